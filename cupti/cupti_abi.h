@@ -69,7 +69,6 @@ enum { CUPTI_SUBSCRIBER_NAME_BYTES = 128 };  // CUPTI cuts it at 64
 struct cupti_functions {
   cupti_result (*get_version)(uint32_t* version);
   cupti_result (*get_timestamp)(uint64_t* timestamp);
-  cupti_result (*get_result_string)(cupti_result result, const char** text);
   cupti_result (*subscribe)(void** subscriber, cupti_callback callback, void* own);
   cupti_result (*subscribe_v2)(void** subscriber, cupti_callback callback, void* own,
                                struct cupti_subscriber_params* params);

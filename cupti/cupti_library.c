@@ -170,15 +170,12 @@ static void* open_installed(int major) {
   return library;
 }
 
-static void say_none(void) {
+static void note_none(void) {
   char soname[32];
   soname_for(search.major != 0 ? search.major : (int)(rls_cupti.driver / 1000), soname,
              sizeof(soname));
-  snprintf(
-      rls_cupti.reason, sizeof(rls_cupti.reason),
-      "no %s was found, neither loaded, nor beside the CUDA runtime, nor installed: pip install"
-      " nvidia-cuda-cupti of the CUDA version that the program uses",
-      search.major != 0 || rls_cupti.driver != 0 ? soname : "libcupti");
+  rls_cupti_note(RLS_SHIM_GPU_NO_LIBRARY,
+                 search.major != 0 || rls_cupti.driver != 0 ? soname : "libcupti");
 }
 
 void* rls_cupti_open(const char* wanted) {
@@ -186,7 +183,7 @@ void* rls_cupti_open(const char* wanted) {
     void* library = open_path(wanted);
     if (library != NULL) return library;
     const char* why = dlerror();
-    rls_cupti_say("RLSCOPE_CUPTI_LIBRARY: %s", why != NULL ? why : wanted);
+    rls_cupti_note(RLS_SHIM_GPU_LIBRARY_FAILED, why != NULL ? why : wanted);
     return NULL;
   }
   memset(&search, 0, sizeof(search));
@@ -202,7 +199,7 @@ void* rls_cupti_open(const char* wanted) {
       library = open_installed(major);
   }
   if (library == NULL) library = open_loaded(true);
-  if (library == NULL) say_none();
+  if (library == NULL) note_none();
   dlerror();  // the program must not find an error of ours
   return library;
 }
@@ -225,7 +222,6 @@ static const char* resolve(void* library) {
   } wanted[] = {
       {"cuptiGetVersion", (void**)&f->get_version, false},
       {"cuptiGetTimestamp", (void**)&f->get_timestamp, false},
-      {"cuptiGetResultString", (void**)&f->get_result_string, false},
       {"cuptiSubscribe", (void**)&f->subscribe, true},
       {"cuptiSubscribe_v2", (void**)&f->subscribe_v2, false},
       {"cuptiUnsubscribe", (void**)&f->unsubscribe, false},
@@ -255,6 +251,6 @@ static const char* resolve(void* library) {
 bool rls_cupti_resolve(void* library) {
   const char* missing = resolve(library);
   dlerror();  // the program must not find an error of ours: older releases lack some
-  if (missing != NULL) rls_cupti_say("%s has no function %s", rls_cupti.library, missing);
+  if (missing != NULL) rls_cupti_note(RLS_SHIM_GPU_LIBRARY_LACKS, missing);
   return missing == NULL;
 }

@@ -75,8 +75,8 @@ void rls_cupti_introduce(struct rls_shim_slot* slot, uint32_t reader) {
 static void tell_foreign(struct rls_shim_slot* slot) {
   if (now.has_told_foreign || rls_buffers_foreign() == 0) return;
   now.has_told_foreign = true;
-  if (rls_cupti.reason[0] != '\0') return;
-  rls_cupti_say("another tool in the process uses CUPTI too: a buffer of its own came to us");
+  if (rls_cupti.why != RLS_SHIM_GPU_NO_REASON) return;
+  rls_cupti_note(RLS_SHIM_GPU_SHARED, NULL);
   rls_cupti_tell_status(slot);
 }
 

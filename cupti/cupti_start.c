@@ -90,11 +90,12 @@ static void name_holder(void) {
   struct cupti_subscriber_params params = {
       .struct_bytes = sizeof(params), .old_name = name, .old_bytes = sizeof(name)};
   void* subscriber = NULL;
+  rls_cupti_note(RLS_SHIM_GPU_HELD, NULL);
   if (rls_cupti.functions.subscribe_v2 == NULL) return;
   const cupti_result result =
       rls_cupti.functions.subscribe_v2(&subscriber, on_callback, NULL, &params);
   name[sizeof(name) - 1] = '\0';
-  if (name[0] != '\0') rls_cupti_say_more(": \"%s\"", name);
+  rls_cupti_note(RLS_SHIM_GPU_HELD, name);
   // Whoever held it has just left. What is recorded from here on would not be the whole truth.
   if (result == CUPTI_OK && rls_cupti.functions.unsubscribe != NULL)
     rls_cupti.functions.unsubscribe(subscriber);
@@ -131,28 +132,28 @@ static bool take_over(const struct settings* settings) {
   return true;
 }
 
-static void refuse(const char* reason) {
-  if (reason != NULL) rls_cupti_say("%s", reason);
-  rls_cupti.state = RLS_SHIM_GPU_REFUSED;
-}
+static void refuse(void) { rls_cupti.state = RLS_SHIM_GPU_REFUSED; }
 
 static void start(const struct settings* settings) {
   uint32_t (*get_version)(int*) = (uint32_t(*)(int*))rls_cuda_function("cuDriverGetVersion");
   int driver = 0;
   if (get_version != NULL && get_version(&driver) == CUDA_OK) rls_cupti.driver = (uint32_t)driver;
-  if (get_version == NULL) return refuse("no NVIDIA driver: libcuda.so.1 is not loaded");
+  if (get_version == NULL) {
+    rls_cupti_note(RLS_SHIM_GPU_NO_DRIVER, NULL);
+    return refuse();
+  }
   void* library = rls_cupti_open(settings->library);
-  if (library == NULL || !rls_cupti_resolve(library)) return refuse(NULL);
-  if (!take_over(settings)) return refuse(NULL);
+  if (library == NULL || !rls_cupti_resolve(library)) return refuse();
+  if (!take_over(settings)) return refuse();
   rls_cupti_dump_prepare(settings->dump);
   rls_cupti.state = RLS_SHIM_GPU_ON;
   if (rls_cupti_start_thread()) return;
   undo();
-  refuse("no thread can be started to fetch the records: a limit of the process is in the way");
+  rls_cupti_note(RLS_SHIM_GPU_NO_THREAD, NULL);
 }
 
-static void set_off(const char* reason) {
-  rls_cupti_say("%s", reason);
+static void set_off(enum rls_shim_gpu_why why) {
+  rls_cupti_note(why, NULL);
   rls_cupti.state = RLS_SHIM_GPU_OFF;
 }
 
@@ -174,9 +175,9 @@ static bool begin_start(void) {
 
 static void decide(const struct settings* settings) {
   if (settings->mode != NULL && strcmp(settings->mode, "yield") == 0) {
-    set_off("--cupti yield: CUPTI is left to another profiler (torch.profiler, nsys)");
+    set_off(RLS_SHIM_GPU_YIELDED);
   } else if (settings->mode != NULL && strcmp(settings->mode, "off") == 0) {
-    set_off("--cupti off");
+    set_off(RLS_SHIM_GPU_NOT_ASKED);
   } else {
     start(settings);
   }
@@ -228,7 +229,7 @@ static const char* value_of(const char* environment, const char* name) {
 static void tell_not_started(void) {
   struct rls_shim_slot* slot = rls_cupti_begin();
   if (slot == NULL) return;
-  rls_cupti_tell_off(slot, "CUDA had not been started when the recorder came to the process");
+  rls_cupti_tell_off(slot, RLS_SHIM_GPU_NOT_STARTED);
   rls_cupti_done();
 }
 

@@ -1,7 +1,6 @@
-// Whether GPU activity is recorded, and if not, why not: one sentence a person can act on.
+// Whether GPU activity is recorded, and if not, why not: a code, and what it is about.
 #include "cupti_status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,74 +11,14 @@
 
 struct rls_cupti rls_cupti;
 
-static const struct {
-  cupti_result code;
-  const char* name;
-  const char* meaning;
-} kErrors[] = {
-    {1, "INVALID_PARAMETER", NULL},
-    {7, "INVALID_OPERATION", NULL},
-    {8, "OUT_OF_MEMORY", "there is no memory left"},
-    {11, "API_NOT_IMPLEMENTED", "this CUPTI does not have it"},
-    {14, "NOT_COMPATIBLE", "it excludes something that is on already"},
-    {15, "NOT_INITIALIZED", "CUPTI does not fit the driver, or the driver did not start"},
-    {21, "INVALID_KIND", "this CUPTI does not have it"},
-    {26, "HARDWARE_BUSY", "another tool uses the counters of the GPU"},
-    {27, "NOT_SUPPORTED", "not on this GPU or platform"},
-    {33, "VIRTUALIZED_DEVICE_NOT_SUPPORTED", "not on a virtual GPU"},
-    {35, "INSUFFICIENT_PRIVILEGES",
-     "the driver keeps profiling for root (NVreg_RestrictProfilingToAdminUsers)"},
-    {36, "OLD_PROFILER_API_INITIALIZED", "another profiler holds CUPTI"},
-    {38, "LEGACY_PROFILER_NOT_SUPPORTED", NULL},
-    {39, "MULTIPLE_SUBSCRIBERS", "another profiler (torch.profiler, nsys) holds CUPTI"},
-    {40, "VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
-     "the host of this virtual GPU does not allow profiling"},
-    {41, "CONFIDENTIAL_COMPUTING_NOT_SUPPORTED", "not while confidential computing is on"},
-    {42, "CMP_DEVICE_NOT_SUPPORTED", "not on this GPU"},
-    {43, "MIG_DEVICE_NOT_SUPPORTED", "not on a MIG instance"},
-    {44, "SLI_DEVICE_NOT_SUPPORTED", "not with SLI"},
-    {45, "WSL_DEVICE_NOT_SUPPORTED", "not under WSL"},
-    {999, "UNKNOWN", "CUPTI does not say why"},
-};
-
-static const char* name_of(cupti_result code) {
-  const char* text = NULL;
-  if (rls_cupti.functions.get_result_string != NULL)
-    rls_cupti.functions.get_result_string(code, &text);
-  if (text == NULL) return "an error without a name";
-  const char* prefix = "CUPTI_ERROR_";
-  return strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix) : text;
-}
-
-void rls_cupti_say(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(rls_cupti.reason, sizeof(rls_cupti.reason), format, arguments);
-  va_end(arguments);
-}
-
-void rls_cupti_say_more(const char* format, ...) {
-  const size_t length = strlen(rls_cupti.reason);
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(rls_cupti.reason + length, sizeof(rls_cupti.reason) - length, format, arguments);
-  va_end(arguments);
+void rls_cupti_note(enum rls_shim_gpu_why why, const char* subject) {
+  rls_cupti.why = (uint16_t)why;
+  snprintf(rls_cupti.subject, sizeof(rls_cupti.subject), "%s", subject != NULL ? subject : "");
 }
 
 void rls_cupti_failed(const char* call, cupti_result code) {
-  const char* name = NULL;
-  const char* meaning = NULL;
-  for (size_t i = 0; i < sizeof(kErrors) / sizeof(*kErrors); ++i) {
-    if (kErrors[i].code != code) continue;
-    name = kErrors[i].name;
-    meaning = kErrors[i].meaning;
-  }
-  if (name == NULL) name = name_of(code);
-  const char* file = strrchr(rls_cupti.library, '/');
-  file = file != NULL ? file + 1 : rls_cupti.library;
   rls_cupti.code = code;
-  rls_cupti_say("%s -> %u %s (%s api %u)%s%s", call, code, name, file, rls_cupti.version,
-                meaning != NULL ? ": " : "", meaning != NULL ? meaning : "");
+  rls_cupti_note(RLS_SHIM_GPU_CALL_FAILED, call);
 }
 
 bool rls_cupti_failed_in_part(const char* call, cupti_result code) {
@@ -117,14 +56,14 @@ void rls_cupti_tell_text(struct rls_shim_slot* slot, uint64_t* hash, const char*
   rls_tell_name(slot, *hash, text, length);
 }
 
-void rls_cupti_tell_off(struct rls_shim_slot* slot, const char* reason) {
-  struct rls_shim_gpu_status record = {
+void rls_cupti_tell_off(struct rls_shim_slot* slot, enum rls_shim_gpu_why why) {
+  const struct rls_shim_gpu_status record = {
       .kind = RLS_SHIM_GPU_STATUS,
       .state = RLS_SHIM_GPU_OFF,
       .ts_ns = rls_now_ns(),
       .is_late = true,
+      .why = (uint16_t)why,
   };
-  rls_cupti_tell_text(slot, &record.reason, reason);
   rls_append(slot, &record);
 }
 
@@ -140,8 +79,9 @@ void rls_cupti_tell_status(struct rls_shim_slot* slot) {
       .refused = rls_cupti.refused,
       .is_late = rls_cupti.is_late,
       .has_clock = rls_cupti.has_clock,
+      .why = rls_cupti.why,
   };
-  rls_cupti_tell_text(slot, &record.reason, rls_cupti.reason);
+  rls_cupti_tell_text(slot, &record.subject, rls_cupti.subject);
   rls_cupti_tell_text(slot, &record.library, rls_cupti.library);
   rls_append(slot, &record);
 }

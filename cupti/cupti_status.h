@@ -12,8 +12,10 @@
 
 #include "cupti_abi.h"
 #include "process.h"
+#include "records.h"
 
-#define RLS_CUPTI_REASON_BYTES 768
+// A path and what the loader says of it.
+#define RLS_CUPTI_SUBJECT_BYTES 768
 #define RLS_CUPTI_PATH_BYTES 1024
 
 struct rls_cupti {
@@ -25,6 +27,7 @@ struct rls_cupti {
   uint64_t refused;
   uint32_t code;
   uint16_t state;  // enum rls_shim_gpu_state
+  uint16_t why;    // enum rls_shim_gpu_why
   bool is_late;
   // What began before belongs to the time when nobody read; 0: somebody always did.
   uint64_t since_ns;
@@ -33,7 +36,7 @@ struct rls_cupti {
   bool has_thread_ids;
   void* subscriber;
   char library[RLS_CUPTI_PATH_BYTES];
-  char reason[RLS_CUPTI_REASON_BYTES];
+  char subject[RLS_CUPTI_SUBJECT_BYTES];
 };
 extern struct rls_cupti rls_cupti;
 
@@ -42,11 +45,9 @@ static inline bool rls_cupti_is_own_life(void) {
   return rls_cupti.life != 0 && rls_cupti.life == *rls_life;
 }
 
-// Sets the reason, as printf does.
-void rls_cupti_say(const char* format, ...) __attribute__((format(printf, 1, 2)));
-// Goes on with it.
-void rls_cupti_say_more(const char* format, ...) __attribute__((format(printf, 1, 2)));
-// A call failed, and nothing goes on: a sentence, its code and what that means.
+// Sets why, and what that is about; NULL: it needs nothing.
+void rls_cupti_note(enum rls_shim_gpu_why why, const char* subject);
+// A call failed, and nothing goes on.
 void rls_cupti_failed(const char* call, cupti_result code);
 // A call failed that we can do without. The first one is kept; true: this was it.
 bool rls_cupti_failed_in_part(const char* call, cupti_result code);
@@ -55,7 +56,7 @@ struct rls_shim_slot* rls_cupti_begin(void);
 void rls_cupti_done(void);
 void rls_cupti_tell_status(struct rls_shim_slot* slot);
 // Off, where nothing was started and may be later: rls_cupti is not touched.
-void rls_cupti_tell_off(struct rls_shim_slot* slot, const char* reason);
+void rls_cupti_tell_off(struct rls_shim_slot* slot, enum rls_shim_gpu_why why);
 void rls_cupti_tell_text(struct rls_shim_slot* slot, uint64_t* hash, const char* text);
 
 #endif  // RLS_CUPTI_STATUS_H

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define RLS_SHIM_MAGIC 0x31474e49524c5352ULL  // "RSLRING1"
-#define RLS_SHIM_VERSION 4
+#define RLS_SHIM_VERSION 5
 #define RLS_SHIM_MEMFD "rlscope-ring"
 // The NVTX domain of the phases that are found without marks: its ranges get source 'auto'.
 #define RLS_AUTO_DOMAIN "rlscope"
@@ -258,24 +258,41 @@ struct rls_shim_gpu_memory {
 enum rls_shim_gpu_state {
   RLS_SHIM_GPU_ON = 1,
   RLS_SHIM_GPU_OFF = 2,      // not asked for, or left to another tool
-  RLS_SHIM_GPU_REFUSED = 3,  // it was tried: `call` failed with `code`
+  RLS_SHIM_GPU_REFUSED = 3,  // it was tried
+};
+
+// Of rls_shim_gpu_status.why: why GPU activity is not recorded, or not all of it.
+enum rls_shim_gpu_why {
+  RLS_SHIM_GPU_NO_REASON = 0,
+  RLS_SHIM_GPU_NOT_ASKED = 1,       // --cupti off
+  RLS_SHIM_GPU_YIELDED = 2,         // --cupti yield
+  RLS_SHIM_GPU_NO_DRIVER = 3,       // libcuda is not loaded
+  RLS_SHIM_GPU_NOT_STARTED = 4,     // nor was CUDA, when the recorder came to the process
+  RLS_SHIM_GPU_NO_LIBRARY = 5,      // subject: the name of the libcupti that was looked for
+  RLS_SHIM_GPU_LIBRARY_FAILED = 6,  // subject: what the loader says of the one that was asked for
+  RLS_SHIM_GPU_LIBRARY_LACKS = 7,   // subject: a function
+  RLS_SHIM_GPU_NO_THREAD = 8,       // a limit of the process is in the way
+  RLS_SHIM_GPU_SHARED = 9,          // a buffer of another tool came to us
+  RLS_SHIM_GPU_CALL_FAILED = 10,    // subject: a call of CUPTI, with its argument in parentheses
+  RLS_SHIM_GPU_HELD = 11,           // subject: the profiler that holds CUPTI, if it tells
 };
 
 // Reported once for each process in which the driver was initialised, and again when it changes.
 struct rls_shim_gpu_status {
   uint16_t kind;
   uint16_t state;  // enum rls_shim_gpu_state
-  uint32_t code;
+  uint32_t code;   // what the call that failed returned; 0: none did
   uint64_t ts_ns;
   uint32_t api;       // cuptiGetVersion; 0: not known
   uint32_t driver;    // cuDriverGetVersion; 0: not known
-  uint64_t reason;    // hash of a sentence; 0: none
+  uint64_t subject;   // hash of what `why` is about; 0: nothing
   uint64_t library;   // hash of the path of libcupti; 0: none was found
   uint64_t recorded;  // bit N: CUPTI's activity kind N is recorded
   uint64_t refused;   // bit N: ... was refused
   uint8_t is_late;    // 1: the process ran before CUPTI was started in it
   uint8_t has_clock;  // 1: CUPTI took our timestamp callback
-  uint8_t reserved[6];
+  uint16_t why;       // enum rls_shim_gpu_why
+  uint8_t reserved[4];
 };
 
 struct rls_shim_gpu_device {

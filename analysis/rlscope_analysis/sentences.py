@@ -9,6 +9,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.schema.facts.coverage import COVERAGE
+from rlscope_analysis.schema.facts.coverage_cupti import cupti_result
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_analysis.schema.facts.losses import LOSSES
 from rlscope_analysis.schema.facts.qualities import NOT_MEASURED, OK, REASONS
@@ -104,7 +105,9 @@ def _halves(fact: Fact, origin_ns: int = 0) -> tuple[str, str]:
     entry = COVERAGE.get(fact.code)
     if entry is None:
         return "", _bare(fact.code, fact.detail)
-    named = {"subject": fact.subject, "detail": fact.detail, "count": fact.count}
+    named: dict[str, Any] = {"subject": fact.subject, "detail": fact.detail, "count": fact.count}
+    if fact.count is not None:
+        named |= cupti_result(fact.count)
     if fact.ts_ns is not None:
         named["since_s"] = f"{max(fact.ts_ns - origin_ns, 0) / 1e9:.3f}"
     if fact.duration_ns is not None:

@@ -33,6 +33,7 @@ KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = numbers(
     "GPU_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_GRAPH", "GPU_SYNC"
 )
 ON, OFF, REFUSED = numbers("GPU_ON", "GPU_OFF", "GPU_REFUSED")
+(YIELDED,) = numbers("GPU_YIELDED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class Status:
     code: int
     api: int
     driver: int
-    reason: str
+    why: int
+    subject: str
     library: str
     recorded: int
     refused: int
@@ -200,11 +202,11 @@ def _take(records: Records, pid: int, cell: bytes, names: dict[int, str]) -> Non
 
 
 def _status(pid: int, cell: bytes, names: dict[int, str]) -> Status:
-    state, code, _, api, driver, reason, library, recorded, refused, late, clock = (
-        struct.unpack_from("<HIQIIQQQQBB", cell, 2)
+    state, code, _, api, driver, subject, library, recorded, refused, late, clock, why = (
+        struct.unpack_from("<HIQIIQQQQBBH", cell, 2)
     )
     return Status(
-        pid, state, code, api, driver, names.get(reason, ""), names.get(library, ""),
+        pid, state, code, api, driver, why, names.get(subject, ""), names.get(library, ""),
         recorded, refused, bool(late), bool(clock),
     )  # fmt: skip
 

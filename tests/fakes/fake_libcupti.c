@@ -181,28 +181,6 @@ FAKE_EXPORT int cuptiGetCallbackName(int domain, uint32_t cbid, const char** nam
   return *name != NULL ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
 }
 
-FAKE_EXPORT int cuptiGetResultString(int result, const char** text) {
-  INJECT_ALWAYS(result);
-  switch (result) {
-    case CUPTI_OK:
-      *text = "CUPTI_SUCCESS";
-      break;
-    case CUPTI_INVALID_KIND:
-      *text = "CUPTI_ERROR_INVALID_KIND";
-      break;
-    case CUPTI_MULTIPLE_SUBSCRIBERS:
-      *text = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
-      break;
-    case CUPTI_UNKNOWN:
-      *text = "CUPTI_ERROR_UNKNOWN";
-      break;
-    default:
-      *text = "<unknown>";
-      return CUPTI_INVALID_PARAMETER;
-  }
-  return CUPTI_OK;
-}
-
 // For tests: an event as a record of a version, and how long that is. tid: of the caller.
 FAKE_EXPORT size_t fakecupti_record(uint32_t api, const struct fake_event* event, uint64_t tid,
                                     uint8_t* to) {

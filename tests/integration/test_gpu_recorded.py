@@ -152,7 +152,7 @@ def test_a_copy_between_gpus_tells_where_it_went(family: Family) -> None:
 
 def test_a_clock_that_was_refused_is_converted(family: Family) -> None:
     assert family.statuses("refuse")[0]["clock"] == "converted"
-    assert "RegisterTimestampCallback" in family.statuses("refuse")[0]["reason"]
+    assert "RegisterTimestampCallback" in family.statuses("refuse")[0]["subject"]
     for label in CONVERTED:
         measured, reason = family.capture(label, "gpu_activity")
         assert measured
@@ -204,13 +204,16 @@ def test_a_program_in_a_pid_namespace_is_recorded(family: Family) -> None:
     assert rows == [truth(family.reported("namespace"))["kernel"]]
 
 
-@pytest.mark.parametrize("label", ["off", "yield"])
-def test_what_was_not_asked_for_is_not_measured(family: Family, label: str) -> None:
+@pytest.mark.parametrize(
+    ("label", "reason"), [("off", "not_asked_for"), ("yield", "cupti_yielded")]
+)
+def test_what_was_not_asked_for_is_not_measured(family: Family, label: str, reason: str) -> None:
     (status,) = family.statuses(label)
-    assert status["state"] == "off"
-    assert f"--cupti {label}" in status["reason"]
+    assert (status["state"], status["reason"]) == ("off", reason)
     assert family.work(label) == {}
-    assert family.capture(label, "gpu_activity") == (False, status["reason"])
+    measured, said = family.capture(label, "gpu_activity")
+    assert not measured
+    assert f"--cupti {label}" in said
 
 
 def test_a_program_without_cuda_is_not_measured(family: Family) -> None:

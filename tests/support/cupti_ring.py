@@ -33,6 +33,12 @@ CALL, ACTIVITY, OVERHEAD, MEMORY, STATUS, DEVICE, NAMED, CLOCK, LOST = numbers(
     "GPU_NAMED", "GPU_CLOCK", "GPU_LOST",
 )  # fmt: skip
 ON, OFF, REFUSED = numbers("GPU_ON", "GPU_OFF", "GPU_REFUSED")
+NOT_ASKED, YIELDED, NOT_STARTED, SHARED, CALL_FAILED, HELD = numbers(
+    "GPU_NOT_ASKED", "GPU_YIELDED", "GPU_NOT_STARTED", "GPU_SHARED", "GPU_CALL_FAILED", "GPU_HELD"
+)
+NO_LIBRARY, LIBRARY_FAILED, LIBRARY_LACKS = numbers(
+    "GPU_NO_LIBRARY", "GPU_LIBRARY_FAILED", "GPU_LIBRARY_LACKS"
+)
 KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = numbers(
     "GPU_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_GRAPH", "GPU_SYNC"
 )
@@ -44,7 +50,8 @@ class Status(NamedTuple):
     code: int
     api: int
     driver: int
-    reason: str
+    why: int
+    subject: str
     library: str
     recorded: set[int]
     refused: set[int]
@@ -214,13 +221,13 @@ class GpuRecords:
     def statuses(self) -> list[Status]:
         found = []
         for memory, _, cell in self.cells(STATUS):
-            (state, code, _, api, driver, reason, library, recorded, refused, late, clock) = (
-                struct.unpack("<xxHIQIIQQQQBB6x", cell)
+            (state, code, _, api, driver, subject, library, recorded, refused, *flags, why) = (
+                struct.unpack("<xxHIQIIQQQQBBH4x", cell)
             )
             found.append(
                 Status(
-                    state, code, api, driver, memory.texts[reason], memory.texts[library],
-                    _bits(recorded), _bits(refused), bool(late), bool(clock),
+                    state, code, api, driver, why, memory.texts[subject], memory.texts[library],
+                    _bits(recorded), _bits(refused), *map(bool, flags),
                 )
             )  # fmt: skip
         return found

@@ -63,7 +63,7 @@ class Family:
 
     def statuses(self, label: str) -> list[dict[str, Any]]:
         """Return what was told of a program's CUPTI, in order."""
-        names = "state reason code api_version clock recorded refused"
+        names = "state reason subject code api_version clock recorded refused"
         rows = self.query(
             f"SELECT {', '.join(names.split())} FROM gpu_status"
             " WHERE process_id = ? ORDER BY ts_ns",

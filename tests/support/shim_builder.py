@@ -21,7 +21,7 @@ from lib.shim_records import numbers
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 4
+(VERSION,) = numbers("VERSION")
 
 
 def header(version: int = VERSION) -> bytes:
@@ -42,6 +42,9 @@ KERNEL, MEMCPY, MEMSET, GRAPH, SYNC = numbers(
     "GPU_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "GPU_GRAPH", "GPU_SYNC"
 )
 ON, OFF, REFUSED = numbers("GPU_ON", "GPU_OFF", "GPU_REFUSED")
+NOT_ASKED, YIELDED, CALL_FAILED, HELD = numbers(
+    "GPU_NOT_ASKED", "GPU_YIELDED", "GPU_CALL_FAILED", "GPU_HELD"
+)
 UUID = bytes(range(16))
 # CUPTI's kinds of records that are recorded by default, as bits.
 RECORDED = sum(1 << kind for kind in (1, 2, 4, 5, 10, 17, 38, 51))
@@ -181,16 +184,18 @@ class ShimBuilder:
         last = (more.get("correlation", 0), more.get("context", 1))
         self.cell(struct.pack("<HBBIQQQII24x", *first, ts_ns, size, address, *last))
 
-    def status(self, state: int = ON, reason: str = "", *, ts_ns: int = 1, **more: int) -> None:
+    def status(
+        self, state: int = ON, why: int = 0, subject: str = "", *, ts_ns: int = 1, **more: int
+    ) -> None:
         library = "/lib/libcupti.so.13"
-        self._tell(reason, library)
+        self._tell(subject, library)
         versions = (more.get("api", 130001), more.get("driver", 13000))
         masks = (more.get("recorded", RECORDED), more.get("refused", 0))
         flags = (more.get("is_late", 0), more.get("has_clock", 1))
         self.cell(
             struct.pack(
-                "<HHIQIIQQQQBB6x", STATUS, state, more.get("code", 0), ts_ns, *versions,
-                hash_of(reason), hash_of(library), *masks, *flags,
+                "<HHIQIIQQQQBBH4x", STATUS, state, more.get("code", 0), ts_ns, *versions,
+                hash_of(subject), hash_of(library), *masks, *flags, why,
             )
         )  # fmt: skip
 

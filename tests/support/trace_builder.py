@@ -415,9 +415,7 @@ class TraceBuilder:
         self, process_id: int, ts_ns: int, *, state: str = "on", is_late: bool = False
     ) -> None:
         """Say how the recording of GPU activity went."""
-        self._gpu_statuses.append(
-            (process_id, ts_ns, state, None, None, None, None, None, None, None, is_late, None)
-        )
+        self._gpu_statuses.append((process_id, ts_ns, state, *[None] * 8, is_late, None))
 
     def counter(
         self,

@@ -10,7 +10,7 @@ import pytest
 from finalising import finalise
 from rlscope_trace.spool.directory import open_spool
 from said import said
-from shim_builder import DRIVER, OFF, REFUSED, ShimBuilder
+from shim_builder import DRIVER, HELD, OFF, REFUSED, YIELDED, ShimBuilder
 from spool_builder import OPEN, SpoolBuilder
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
+LEFT = "CUPTI is left to another profiler (torch.profiler, nsys): --cupti yield"
 BEGIN, FINISH = 100, 1000
 INSTRUMENTS = {"layers": ["simulator"], "sample_hz": 0, "gil": "waits", "not_measured": {},
                "cuda_calls": "auto"}  # fmt: skip
@@ -193,10 +194,10 @@ def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more:
     spool = SpoolBuilder()
     spool.thread(1, ts_ns=BEGIN, tid=10)
     shim = cupti(10)
-    shim.status(OFF, reason="left to others")
+    shim.status(OFF, YIELDED)
     session = {**SESSION, "instruments": {**INSTRUMENTS, "cuda_calls": mode}}
     trace = Trace(tmp_path, spool, [], shim, session=session)
-    assert trace.said == {1: (False, f"left to others{more}")}
+    assert trace.said == {1: (False, f"{LEFT}{more}")}
 
 
 def test_a_process_that_called_cuda_did_initialise_it(tmp_path: Path, spool: SpoolBuilder) -> None:
@@ -217,7 +218,7 @@ def test_where_cupti_is_on_but_told_no_call_there_was_none(
 
 def test_where_cupti_was_refused_probes_tell(tmp_path: Path, spool: SpoolBuilder) -> None:
     shim = cupti(10)
-    shim.status(REFUSED, reason="another tool")
+    shim.status(REFUSED, HELD)
     trace = Trace(tmp_path, spool, [*SITES, reported(10)], shim)
     assert trace.calls == OF_FIRST + OF_SECOND
     assert trace.said[1] == (True, f"by probes on the functions of {WHERE}")

@@ -9,7 +9,7 @@ import pytest
 
 from cuda_fakes import RELEASES, driver, toolkit
 from cupti_programs import KINDS, record, run_python, status
-from cupti_ring import KERNEL, ON, REFUSED
+from cupti_ring import KERNEL, LIBRARY_FAILED, LIBRARY_LACKS, NO_LIBRARY, ON, REFUSED
 from rlscope_trace.record import shims
 
 # Without any of these nothing can be recorded.
@@ -18,7 +18,7 @@ NEEDED = (
     "cuptiActivityFlushAll", "cuptiActivityGetNextRecord",
 )  # fmt: skip
 OPTIONAL = (
-    "cuptiGetVersion", "cuptiGetTimestamp", "cuptiGetResultString", "cuptiUnsubscribe",
+    "cuptiGetVersion", "cuptiGetTimestamp", "cuptiUnsubscribe",
     "cuptiActivityRegisterTimestampCallback", "cuptiSetThreadIdType", "cuptiActivityDisable",
     "cuptiActivityEnableRuntimeApi", "cuptiActivityEnableDriverApi", "cuptiGetCallbackName",
     "cuptiActivityGetNumDroppedRecords", "cuptiGetContextId", "cuptiGetStreamIdEx",
@@ -94,8 +94,8 @@ def test_a_wanted_one_is_taken_whatever_is_loaded(tmp_path: Path) -> None:
     reported = status(LD_PRELOAD=library("13.0"), RLSCOPE_CUPTI_LIBRARY=library("12.9"))
     assert (reported.library, reported.api) == (library("12.9"), 28)
     reported = status(RLSCOPE_CUPTI_LIBRARY=str(tmp_path / "none.so"))
-    assert (reported.state, reported.library) == (REFUSED, "")
-    assert reported.reason.startswith(f"RLSCOPE_CUPTI_LIBRARY: {tmp_path}/none.so: cannot open")
+    assert (reported.state, reported.library, reported.why) == (REFUSED, "", LIBRARY_FAILED)
+    assert reported.subject.startswith(f"{tmp_path}/none.so: cannot open")
 
 
 def test_none_at_all_is_told_with_what_to_install(tmp_path: Path) -> None:
@@ -103,8 +103,7 @@ def test_none_at_all_is_told_with_what_to_install(tmp_path: Path) -> None:
     (loaded,) = copied({"libcudart.so.98": runtime("13.0")}, tmp_path)
     reported = status(None, LD_PRELOAD=loaded, FAKECUDA_DRIVER="98000")
     assert (reported.state, reported.code, reported.library) == (REFUSED, 0, "")
-    assert reported.reason.startswith("no libcupti.so.98 was found, neither loaded, nor beside")
-    assert "pip install nvidia-cuda-cupti" in reported.reason
+    assert (reported.why, reported.subject) == (NO_LIBRARY, "libcupti.so.98")
 
 
 def library_without(name: str, folder: Path) -> str:
@@ -121,8 +120,8 @@ def test_a_function_that_is_missing_is_a_feature_that_is_missing(name: str, tmp_
     records, _ = record("--launches=30", RLSCOPE_CUPTI_LIBRARY=library_without(name, tmp_path))
     reported = records.status()
     if name in NEEDED:
-        assert reported.reason == f"{tmp_path}/libcupti.so.13 has no function {name}"
-        assert reported.state == REFUSED
+        assert (reported.why, reported.subject) == (LIBRARY_LACKS, name)
+        assert (reported.state, reported.library) == (REFUSED, f"{tmp_path}/libcupti.so.13")
         return
     assert (reported.state, reported.recorded) == (ON, KINDS)
     assert len(records.activities(KERNEL)) == 30

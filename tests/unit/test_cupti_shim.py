@@ -8,7 +8,20 @@ import pytest
 
 from cuda_fakes import environment, run_calls
 from cupti_programs import KINDS, record, run_python, status
-from cupti_ring import GRAPH, KERNEL, MEMCPY, NAMED, OFF, ON, REFUSED, GpuRecords
+from cupti_ring import (
+    CALL_FAILED,
+    GRAPH,
+    HELD,
+    KERNEL,
+    MEMCPY,
+    NAMED,
+    NOT_ASKED,
+    OFF,
+    ON,
+    REFUSED,
+    YIELDED,
+    GpuRecords,
+)  # fmt: skip
 from rlscope_trace.record import shims
 
 # --- what is recorded ---
@@ -104,11 +117,10 @@ def test_many_streams_do_not_crowd_out_the_contexts() -> None:
 # --- whether it is started ---
 
 
-@pytest.mark.parametrize("mode", ["yield", "off"])
-def test_cupti_is_left_alone_where_it_is_not_wanted(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "why"), [("yield", YIELDED), ("off", NOT_ASKED)])
+def test_cupti_is_left_alone_where_it_is_not_wanted(mode: str, why: int, tmp_path: Path) -> None:
     reported = status(RLSCOPE_CUPTI=mode, FAKECUPTI_LOG=str(tmp_path / "log"))
-    assert (reported.state, reported.library) == (OFF, "")
-    assert reported.reason.startswith(f"--cupti {mode}")
+    assert (reported.state, reported.library, reported.why) == (OFF, "", why)
     assert not (tmp_path / "log").exists()
 
 
@@ -134,30 +146,28 @@ def test_a_refused_subscription_changes_nothing_else(tmp_path: Path) -> None:
     log = tmp_path / "log"
     reported = status("12.9", FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log))
     assert (reported.state, reported.code, reported.recorded) == (REFUSED, 39, set())
-    assert reported.reason == (
-        "cuptiSubscribe -> 39 MULTIPLE_SUBSCRIBERS (libcupti.so.12 api 28): another profiler"
-        " (torch.profiler, nsys) holds CUPTI"
-    )
+    # This version has no second way to subscribe, which would tell by whom.
+    assert (reported.why, reported.subject, reported.api) == (HELD, "", 28)
     # The clock and the buffers are the process's: they may be that profiler's.
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"cuptiSubscribe"}
 
 
 @pytest.mark.parametrize(
-    ("holder", "words", "calls"),
+    ("holder", "calls"),
     [
-        ("CUPTI for Kineto", 'holds CUPTI: "CUPTI for Kineto"', []),
+        ("CUPTI for Kineto", []),
         # It has left meanwhile: what came before is not known, so it is not taken up.
-        (None, "holds CUPTI", ["cuptiUnsubscribe"]),
+        (None, ["cuptiUnsubscribe"]),
     ],
 )
 def test_who_holds_cupti_is_named_where_it_tells(
-    holder: str | None, words: str, calls: list[str], tmp_path: Path
+    holder: str | None, calls: list[str], tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     variables = {} if holder is None else {"FAKECUPTI_HOLDER": holder}
     reported = status(FAKECUPTI_FAIL="cuptiSubscribe:39", FAKECUPTI_LOG=str(log), **variables)
     assert (reported.state, reported.code) == (REFUSED, 39)
-    assert reported.reason.endswith(words)
+    assert (reported.why, reported.subject) == (HELD, holder or "")
     made = [line.split()[1] for line in log.read_text().splitlines()]
     assert made == ["cuptiSubscribe", "cuptiSubscribe_v2", *calls]
 
@@ -180,9 +190,8 @@ def test_refused_kernels_are_refused_activity(tmp_path: Path) -> None:
         set(),
         {10},
     )
-    assert reported.reason.startswith(
-        "cuptiActivityEnable(CONCURRENT_KERNEL) -> 27 NOT_SUPPORTED ("
-    )
+    refused = "cuptiActivityEnable(CONCURRENT_KERNEL)"
+    assert (reported.why, reported.subject) == (CALL_FAILED, refused)
     calls = [tuple(line.split()[1:3]) for line in log.read_text().splitlines()]
     enabled = {kind for call, kind in calls if call == "cuptiActivityEnable"} - {"10"}
     assert {kind for call, kind in calls if call == "cuptiActivityDisable"} == enabled
@@ -200,4 +209,4 @@ def test_a_refused_kind_is_named_and_the_rest_recorded() -> None:
         {22},
         KINDS - {22},
     )
-    assert reported.reason.startswith("cuptiActivityEnable(MEMCPY2) -> 27 NOT_SUPPORTED (libcupti")
+    assert (reported.why, reported.subject) == (CALL_FAILED, "cuptiActivityEnable(MEMCPY2)")

@@ -16,7 +16,16 @@ from gpu_spool import (
     saved,
     verdicts,
 )
-from shim_builder import OFF, ON, REFUSED, ShimBuilder
+from shim_builder import (
+    CALL_FAILED,
+    HELD,
+    NOT_ASKED,
+    OFF,
+    ON,
+    REFUSED,
+    YIELDED,
+    ShimBuilder,
+)  # fmt: skip
 from spool_builder import SpoolBuilder
 
 if TYPE_CHECKING:
@@ -49,7 +58,7 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
     path, report = saved(kernel_half(tmp_path / "spool"), shim)
     assert rows(path, "SELECT * FROM gpu_status") == [
         (
-            1, 300, "on", None, None, "/lib/libcupti.so.13", 130001, 13000,
+            1, 300, "on", None, None, None, "/lib/libcupti.so.13", 130001, 13000,
             "memcpy, memset, driver, runtime, concurrent_kernel, overhead, synchronization,"
             " graph_trace", "memory2", False, "monotonic",
         )
@@ -124,9 +133,10 @@ def test_a_gpu_has_one_number_whatever_a_process_calls_it(tmp_path: Path) -> Non
 
 
 def test_cupti_that_fails_meanwhile_is_measured_in_part(tmp_path: Path, shim: ShimBuilder) -> None:
-    failed = "cuptiActivityFlushAll -> 999 UNKNOWN (libcupti.so.13 api 130001)"
+    call = "cuptiActivityFlushAll"
+    failed = f"{call} -> 999 UNKNOWN (libcupti.so.13 api 130001): CUPTI does not say why"
     shim.status(ts_ns=200, recorded=(1 << 5) | (1 << 10))
-    shim.status(reason=failed, ts_ns=400, recorded=(1 << 5) | (1 << 10))
+    shim.status(ON, CALL_FAILED, call, code=999, ts_ns=400, recorded=(1 << 5) | (1 << 10))
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     why = f"in part: perhaps nothing from 0.000 s after the start on: {failed}"
     assert verdicts(path)[:2] == [("cuda_call", 1, True, why), ("gpu_activity", 1, True, why)]
@@ -146,26 +156,33 @@ def test_a_program_that_came_after_is_not_measured(tmp_path: Path, *, is_reporte
     if is_reported:
         shim.source(pid=10)
         shim.thread(tid=10, ts_ns=600)
-        shim.status(OFF, "left to others", ts_ns=600)
+        shim.status(OFF, YIELDED, ts_ns=600)
     path, _ = saved(folder, shim)
     (verdict,) = [row for row in verdicts(path) if row[:2] == ("gpu_activity", 1)]
     assert verdict[2:] == (
         True,
-        "in part: it was another program too, of which CUPTI did not tell: left to others"
+        f"in part: it was another program too, of which CUPTI did not tell; {LEFT}"
         if is_reported
         else "in part: not after it replaced its program, 0.000 s after the start",
     )
 
 
 NO_OTHERS = ("gpu_activity", None, False, "CUDA was not initialised, as far as the recorder heard")
+LEFT = "CUPTI is left to another profiler (torch.profiler, nsys): --cupti yield"
 GRAPHS = "CUPTI; a CUDA graph is one activity: its kernels were not recorded one by one"
 
 
 @pytest.mark.parametrize(
     ("state", "more", "expected"),
     [
-        (OFF, {}, [(1, False, "why")]),
-        (REFUSED, {"code": 39}, [(1, False, "why")]),
+        (OFF, {"why": YIELDED}, [(1, False, LEFT)]),
+        (OFF, {"why": NOT_ASKED}, [(1, False, "not asked for: --cupti off")]),
+        (REFUSED, {"why": 999}, [(1, False, "CUPTI could not be started")]),
+        (
+            REFUSED,
+            {"why": HELD, "code": 39},
+            [(1, False, "another profiler (torch.profiler, nsys) holds CUPTI")],
+        ),
         (ON, {}, [(1, True, GRAPHS)]),
         (ON, {"recorded": 1 << 10}, [(1, True, "CUPTI")]),
         (
@@ -196,7 +213,7 @@ def test_what_was_measured_of_the_gpu_is_told(
     more: dict[str, int],
     expected: list[tuple[object, ...]],
 ) -> None:
-    shim.status(state, "why" if state != ON else "", **more)
+    shim.status(state, **more)
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     found = [row for row in verdicts(path) if row[0] == "gpu_activity"]
     assert found == [("gpu_activity", *row) for row in expected]
@@ -220,10 +237,15 @@ def test_processes_that_said_nothing_are_not_measured(tmp_path: Path, shim: Shim
 
 def test_the_last_status_holds(tmp_path: Path, shim: ShimBuilder) -> None:
     shim.status(ts_ns=200)
-    shim.status(REFUSED, "cuptiActivityEnable failed", ts_ns=300, code=39)
+    shim.status(REFUSED, CALL_FAILED, "cuptiActivityEnable(MARKER)", ts_ns=300, code=57)
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
-    assert rows(path, "SELECT state, code FROM gpu_status") == [("on", None), ("refused", 39)]
-    assert ("gpu_activity", 1, False, "cuptiActivityEnable failed") in verdicts(path)
+    assert rows(path, "SELECT state, reason, subject, code FROM gpu_status") == [
+        ("on", None, None, None),
+        ("refused", "cupti_failed", "cuptiActivityEnable(MARKER)", 57),
+    ]
+    # A result of a later CUPTI: its number is all that is known.
+    said = "cuptiActivityEnable(MARKER) -> 57 (libcupti.so.13 api 130001)"
+    assert ("gpu_activity", 1, False, said) in verdicts(path)
 
 
 def test_a_process_without_cuda_is_not_measured(tmp_path: Path, shim: ShimBuilder) -> None:

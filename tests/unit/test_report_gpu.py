@@ -68,7 +68,9 @@ def test_what_was_not_measured_has_no_line(builder: TraceBuilder) -> None:
     assert gpu_line(found) is None
     assert len(found.refused) == 1
     said = sentence_of(found.refused[0])
-    assert said.endswith("(pid 10): CUPTI is left to another tool: --cupti yield")
+    assert said.endswith(
+        "(pid 10): CUPTI is left to another profiler (torch.profiler, nsys): --cupti yield"
+    )
 
 
 def test_models_are_named_once() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from rlscope_trace._capture import DiskSpace, ShimCollector, TracedProcesses
 from rlscope_trace._ingest import ShimScan
-from shim_builder import TID, ShimBuilder
+from shim_builder import TID, VERSION, ShimBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def memory() -> Iterator[int]:
 
 def set_up(memfd: int, pid: int | None = None) -> None:
     geometry = (SLOTS, CONTROL + RING, CONTROL, RING, pid or os.getpid(), 0, 1)
-    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 4, PAGE, FILE_BYTES, *geometry), 0)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", VERSION, PAGE, FILE_BYTES, *geometry), 0)
 
 
 def reader_of(memfd: int) -> int:

@@ -18,6 +18,7 @@ import random
 import signal
 import socket
 import struct
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from lib.shim_records import numbers
+
+(VERSION,) = numbers("VERSION")
 SLOTS, CONTROL, RING, PAGE = 128, 4096, 1 << 21, 4096
 FILE_BYTES = PAGE + SLOTS * (CONTROL + RING)
 F_SETLEASE = 1024
@@ -54,7 +60,7 @@ def memory(slots: int = SLOTS) -> int:
     os.ftruncate(memfd, FILE_BYTES)
     fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     geometry = (SLOTS, CONTROL + RING, CONTROL, RING, os.getpid(), slots, time.monotonic_ns())
-    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", 4, PAGE, FILE_BYTES, *geometry), 0)
+    os.pwrite(memfd, struct.pack("<8sIIQ6IQ", b"RSLRING1", VERSION, PAGE, FILE_BYTES, *geometry), 0)
     return memfd
 
 

@@ -106,7 +106,7 @@ COMMENT ON COLUMN gpu_event_wait.event_stream_id IS 'The CUDA stream that record
 COMMENT ON COLUMN gpu_event_wait.event_correlation_id IS 'The call that recorded the event, within the process';
 
 CREATE TABLE gpu_status (
-  process_id INTEGER, ts_ns BIGINT, state VARCHAR, reason VARCHAR, code INTEGER,
+  process_id INTEGER, ts_ns BIGINT, state VARCHAR, reason VARCHAR, subject VARCHAR, code INTEGER,
   library VARCHAR, api_version INTEGER, driver_version INTEGER,
   recorded VARCHAR, refused VARCHAR, is_late BOOLEAN, clock VARCHAR
 );
@@ -114,7 +114,8 @@ COMMENT ON TABLE gpu_status IS 'How the recording of GPU activity went: a row fo
 COMMENT ON COLUMN gpu_status.process_id IS 'The process';
 COMMENT ON COLUMN gpu_status.ts_ns IS 'When it was reported';
 COMMENT ON COLUMN gpu_status.state IS 'on; off: not asked for, or left to another tool; refused: it was tried';
-COMMENT ON COLUMN gpu_status.reason IS 'Why not, in a sentence; NULL: nothing to say';
+COMMENT ON COLUMN gpu_status.reason IS 'Why not, or not all of it: a code as in capture; NULL: nothing to say';
+COMMENT ON COLUMN gpu_status.subject IS 'What the reason is about: the call of CUPTI that failed, a file, a function, the profiler that holds CUPTI; NULL: it needs none';
 COMMENT ON COLUMN gpu_status.code IS 'What the call that failed returned; NULL: none failed';
 COMMENT ON COLUMN gpu_status.library IS 'The libcupti that was used; NULL: none was found';
 COMMENT ON COLUMN gpu_status.api_version IS 'Its version, for example 130001; NULL: not known';

@@ -57,7 +57,9 @@ def is_on(context: Context, found: Records) -> bool:
     )  # fmt: skip
     context.learn("known", cupti_library=status.library, cupti_api=status.api)
     return context.check(
-        "GPU activity is recorded", status.state == records.ON, f"{status.reason} {status.code}"
+        "GPU activity is recorded",
+        status.state == records.ON,
+        f"why {status.why} {status.subject} {status.code}",
     )
 
 

@@ -56,7 +56,7 @@ def _with_shim(context: Context, way: str, more: dict[str, str], wanted: int | N
     context.check(f"{way}: torch.profiler sees all", seen == wanted, f"{seen} of {wanted}")
     context.check(
         f"{way}: the shim says that it yields",
-        status is not None and status.state == records.OFF and bool(status.reason),
+        status is not None and status.state == records.OFF and status.why == records.YIELDED,
         _reported(status),
     )
 
@@ -68,4 +68,4 @@ def _has(found: Records) -> bool:
 def _reported(status: Status | None) -> str:
     if status is None:
         return "no status"
-    return f"state {status.state}, code {status.code}: {status.reason}"
+    return f"state {status.state}, code {status.code}, why {status.why} {status.subject}"

@@ -84,7 +84,7 @@ bool ShimGpu::AddStatus(std::uint32_t source, const rls_shim_gpu_status& record)
     return true;
   }
   if (statuses_.size() >= kMaxStatuses || ++statuses_of_[source] > kMaxStatusesEach) return false;
-  Intern(record.reason);
+  Intern(record.subject);
   Intern(record.library);
   last->second = record;
   statuses_.push_back({source, record});

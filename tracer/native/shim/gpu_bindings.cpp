@@ -65,7 +65,8 @@ py::list Statuses(const ShimScan& scan) {
     row["ts_ns"] = scan.gpu().clock(source).Monotonic(record.ts_ns);
     row["api"] = record.api;
     row["driver"] = record.driver;
-    row["reason"] = TextOf(scan, record.reason);
+    row["why"] = record.why;
+    row["subject"] = TextOf(scan, record.subject);
     row["library"] = TextOf(scan, record.library);
     row["recorded"] = record.recorded;
     row["refused"] = record.refused;

@@ -2,11 +2,13 @@
 
 A new one is one entry here, and one Fact where it is found. Parameters of the sentences: subject,
 detail, count as in capture; since_s: its ts_ns, from the start of the trace on; ms, s: its
-duration_ns. Sentences of one row of a summary come in the order of this table.
+duration_ns; result, meaning: of its count, as CUPTI returns it. Sentences of one row of a summary
+come in the order of this table.
 """
 
 from __future__ import annotations
 
+from rlscope_analysis.schema.facts.coverage_cupti import CUPTI
 from rlscope_analysis.schema.facts.coverage_entry import Coverage
 from rlscope_analysis.schema.facts.coverage_entry import part as _part
 from rlscope_analysis.schema.facts.coverage_late import LATE
@@ -92,38 +94,6 @@ _CALLS = {
     "see_cuda_call": Coverage("recorded of processes that use CUDA: cuda_call"),
 }
 _GPU = {
-    "cupti": Coverage("CUPTI"),
-    "cupti_late": Coverage("CUPTI, started late"),
-    "cupti_yielded": Coverage("CUPTI is left to another tool: --cupti yield"),
-    "cupti_not_started": Coverage("CUPTI could not be started"),
-    "cupti_off": Coverage("{detail}"),
-    "cuda_not_initialised": Coverage("CUDA was not initialised, as far as the recorder heard"),
-    "cupti_unheard": Coverage(
-        "it called CUDA, but nothing was heard of CUPTI in it: CUDA loads the shim when it begins,"
-        " where CUDA_INJECTION64_PATH names it"
-    ),
-    "cupti_other_program": _part(
-        "it was another program too, of which CUPTI did not tell: {detail}"
-    ),
-    "program_replaced": _part("not after it replaced its program, {since_s} s after the start"),
-    "gpu_late": _part("the process had run before: not what came until then"),
-    "cupti_refused": _part("CUPTI refused {subject}"),
-    "no_kernels": Coverage("CUPTI records no kernels"),
-    "cupti_held_records": _part(
-        "CUPTI still held records when it ended or was left: not the last 0.4 s, at most"
-    ),
-    "cupti_call_failed": _part("{detail}"),
-    "cupti_reading_failed": _part("perhaps nothing from {since_s} s after the start on: {detail}"),
-    "cupti_refused_others": Coverage("CUPTI refused {subject}"),
-    "graphs_whole": Coverage(
-        "a CUDA graph is one activity: its kernels were not recorded one by one"
-    ),
-    "gpu_clock_converted": Coverage(
-        "times converted from CUPTI's clock, to within {us} us (and {count} ppm before the first"
-        " and after the last of its readings)"
-    ),
-    "gpu_clock_set": Coverage("that clock was set meanwhile"),
-    "cupti_call_failed_only": Coverage("{detail}"),
     "cuda_calls_late": _part("only calls from {since_s} s after the start on"),
     "cuda_probed": Coverage(
         "by probes on the functions of {subject}: no GPU activity, no correlation"
@@ -214,11 +184,18 @@ _TRANSITIONS = {
 
 # What nobody writes any more, and what traces of earlier versions hold.
 FORMER = {
+    "cupti_off": Coverage("{detail}"),
+    "cupti_other_program": _part(
+        "it was another program too, of which CUPTI did not tell: {detail}"
+    ),
+    "cupti_call_failed": _part("{detail}"),
+    "cupti_reading_failed": _part("perhaps nothing from {since_s} s after the start on: {detail}"),
+    "cupti_call_failed_only": Coverage("{detail}"),
     "no_gpu": Coverage("nothing to measure: {detail}", is_lack=False),
     "shim_not_loaded": Coverage("{detail}"),
     "shim_loaded_late": _part("{detail}"),
 }
 
 COVERAGE: dict[str, Coverage] = {
-    **_GENERAL, **_SHIM, **LATE, **_CALLS, **_GPU, **_IMPORTS, **_TRANSITIONS, **FORMER,
+    **_GENERAL, **_SHIM, **LATE, **_CALLS, **CUPTI, **_GPU, **_IMPORTS, **_TRANSITIONS, **FORMER,
 }  # fmt: skip

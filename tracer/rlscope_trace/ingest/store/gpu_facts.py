@@ -15,6 +15,7 @@ from rlscope_trace._ingest import (
 )
 from rlscope_trace.ingest.store.cupti_intervals import insert_intervals
 from rlscope_trace.ingest.store.gpu_devices import INT64_MAX, GpuDevices, int32, int64
+from rlscope_trace.ingest.store.gpu_reasons import reason_of
 from rlscope_trace.ingest.store.gpu_verdicts import (
     CALL_KINDS,
     ON,
@@ -153,11 +154,13 @@ class GpuFacts:
             if process_id is None:
                 continue
             is_dated = not self._lives.is_by_other_clock(process_id)
+            reason = reason_of(status)
             yield (
                 process_id,
                 (int64(status["ts_ns"]) or None) if is_dated else None,
                 _STATES.get(status["state"], "refused"),
-                status["reason"],
+                reason and reason.code,
+                reason and reason.subject,
                 int32(status["code"]) or None,
                 status["library"],
                 int32(status["api"]) or None,

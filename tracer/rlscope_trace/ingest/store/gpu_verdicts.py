@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.schema.facts.coverage import COVERAGE
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.ingest.store.gpu_devices import INT64_MAX
+from rlscope_trace.ingest.store.gpu_reasons import failed_call, failure, reason_of
 from rlscope_trace.ingest.writer.captures import Capture
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ON = 1
 CUPTI = Fact("cupti")
+_SILENT = Fact("cupti_silent_program")
 # Of CUPTI, as far as any of them is asked for.
 _KINDS = {
     1: "memcpy", 2: "memset", 3: "kernel", 4: "driver", 5: "runtime", 8: "device", 9: "context",
@@ -54,7 +56,7 @@ class Program:
 
 def costs_records(status: Mapping[str, Any]) -> bool:
     """Tell whether records are missing, nobody knows how many: CUPTI was on, and a call failed."""
-    return status["state"] == ON and _call_of(status) in (*_READING, _CALLING[0])
+    return status["state"] == ON and failed_call(status) in (*_READING, _CALLING[0])
 
 
 def verdicts_of(
@@ -71,9 +73,10 @@ def verdicts_of(
         for verdict in _of_program(process_id, program):
             by_kind.setdefault(verdict.kind, []).append(verdict)
     gaps = [
-        Fact("cupti_other_program", detail=program.status["reason"])
+        fact
         for program in programs
         if not program.is_on and reported[0].is_on
+        for fact in (_SILENT, *_reason(program.status))
     ]
     if unheard_ns is not None:
         gaps.append(Fact("program_replaced", ts_ns=min(unheard_ns, INT64_MAX)))
@@ -89,10 +92,7 @@ def _joined(verdicts: Sequence[Capture], gaps: Sequence[Fact]) -> Capture:
     missing = [fact for one in verdicts if not one.measured for fact in one.facts]
     facts = [*gaps, *(fact for one in verdicts if one.measured for fact in one.facts)]
     # What was not measured of one program is missing in what was measured of all.
-    facts += [
-        fact if COVERAGE[fact.code].is_part else Fact("cupti_other_program", detail=fact.detail)
-        for fact in missing
-    ]
+    facts += [_SILENT] * any(not COVERAGE[fact.code].is_part for fact in missing) + missing
     is_whole = facts == [CUPTI] * len(facts)
     kept = dict.fromkeys(fact for fact in facts if is_whole or fact != CUPTI)
     return replace(verdicts[-1], measured=True, facts=tuple(kept))
@@ -102,7 +102,7 @@ def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
     status = program.status
     if not program.is_on:
         for kind in ("cuda_call", "gpu_activity"):
-            yield Capture(process_id, kind, False, (_not_on(status["reason"]),))
+            yield Capture(process_id, kind, False, _not_on(status))
         return
     recorded, refused = status["recorded"], status["refused"]
     late = [Fact("gpu_late")] if status["is_late"] else []
@@ -112,7 +112,7 @@ def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
         facts = _how([*late, *_lacking(refused & CALL_KINDS), *rest, *no_calls])
         yield Capture(process_id, "cuda_call", True, facts)
     else:
-        why = _lacking(refused & CALL_KINDS) or [_not_on(status["reason"])]
+        why = _lacking(refused & CALL_KINDS) or _not_on(status)
         yield Capture(process_id, "cuda_call", False, tuple(why))
     lost = _failure(status, _READING)
     if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
@@ -126,8 +126,7 @@ def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
         )  # fmt: skip
         yield Capture(process_id, "gpu_activity", True, facts)
     else:
-        why = _lacking(refused)
-        why = why or [_not_on(status["reason"]) if status["reason"] else Fact("no_kernels")]
+        why = _lacking(refused) or _reason(status) or [Fact("no_kernels")]
         yield Capture(process_id, "gpu_activity", False, tuple(why))
     memory = _lacking(refused & _MEMORY_KINDS)
     if recorded & _MEMORY_KINDS:
@@ -137,8 +136,13 @@ def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
         yield Capture(process_id, "gpu_memory", False, tuple(memory))
 
 
-def _not_on(reason: str | None) -> Fact:
-    return Fact("cupti_off", detail=reason) if reason else Fact("cupti_not_started")
+def _reason(status: Mapping[str, Any]) -> tuple[Fact, ...]:
+    found = reason_of(status)
+    return () if found is None else (found,)
+
+
+def _not_on(status: Mapping[str, Any]) -> tuple[Fact, ...]:
+    return _reason(status) or (Fact("cupti_not_started"),)
 
 
 def _how(facts: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -147,24 +151,20 @@ def _how(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     return tuple(facts) if is_part else (CUPTI, *facts)
 
 
-def _call_of(status: Mapping[str, Any]) -> str | None:
-    """Return the call of CUPTI that failed, as the shim begins the reason with it."""
-    reason: str | None = status["reason"]
-    return reason.split(" ", 1)[0].split("(", 1)[0] if reason else None
-
-
 def _failure(status: Mapping[str, Any], costly: Sequence[str]) -> list[Fact]:
-    """Return a call of CUPTI that failed, by whether that costs records."""
-    call, reason = _call_of(status), status["reason"]
+    """Return a call of CUPTI that failed, by whether that costs records; or another reason."""
+    call = failed_call(status)
+    if call is None:
+        return list(_reason(status))
     # The kinds that are refused are named one by one.
-    if call is None or call == "cuptiActivityEnable":
+    if call == "cuptiActivityEnable":
         return []
     if call not in costly:
-        return [Fact("cupti_call_failed_only", detail=reason)]
+        return [failure(status, "cupti_failed")]
     if call not in _READING:
-        return [Fact("cupti_call_failed", detail=reason)]
+        return [failure(status, "cupti_failed_in_part")]
     ts_ns = min(status["ts_ns"], INT64_MAX)
-    return [Fact("cupti_reading_failed", detail=reason, ts_ns=ts_ns)]
+    return [replace(failure(status, "cupti_failed_to_read"), ts_ns=ts_ns)]
 
 
 def _lacking(refused: int, code: str = "cupti_refused") -> list[Fact]:
