@@ -169,13 +169,16 @@ class Drain:
     def processes(self) -> int: ...
     @property
     def new_pids_fd(self) -> int:
-        """Readable from when a process enters, or wake() is called, until they are taken."""
+        """Readable from when one enters or calls exec, or wake() is called, until they are taken."""
 
     def wake(self) -> None:
         """End the waiting for new processes."""
 
     def take_new_pids(self) -> list[int]:
         """Return the pids of the processes that entered since the last call."""
+
+    def take_replaced_pids(self) -> list[int]:
+        """Return those that called exec since, by their pids of the first pid namespace."""
 
 def wait_signal(numbers: Sequence[int], timeout_s: float) -> tuple[int, int]:
     """Take a blocked signal: its number, 0 for none, and its si_code."""

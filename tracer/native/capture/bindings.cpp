@@ -169,6 +169,7 @@ void BindDrain(py::module_& module) {
       .def("empty", &Drain::Empty, NoGil())
       .def_property_readonly("processes", &Drain::processes)
       .def("take_new_pids", &Drain::TakeNewPids)
+      .def("take_replaced_pids", &Drain::TakeReplacedPids)
       .def_property_readonly("new_pids_fd", &Drain::new_pids_fd)
       .def("wake", &Drain::Wake);
   module.def("possible_cpus", &PossibleCpus);

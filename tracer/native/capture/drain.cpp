@@ -32,6 +32,10 @@ constexpr int kNice = -10;
 // Nobody may ask for them.
 constexpr std::size_t kMaxNewPids = 1U << 16;
 
+void Append(const std::vector<std::uint32_t>& pids, std::vector<std::uint32_t>* all) {
+  if (all->size() < kMaxNewPids) all->insert(all->end(), pids.begin(), pids.end());
+}
+
 }  // namespace
 
 std::uint32_t PossibleCpus() {
@@ -99,19 +103,20 @@ std::size_t Drain::Empty() {
     if (bytes % ring_.capacity() < span.bytes) ReadLosses();
     spool_->AppendSpan(span);
     ring_.Release(span);
-    NoteProcesses(span.pids);
+    NoteProcesses(span);
   }
   spool_->NoteDrained(empty_ns);
   if (traced_ != nullptr) traced_->NoteDrained(empty_ns);
   return bytes;
 }
 
-void Drain::NoteProcesses(const std::vector<std::uint32_t>& pids) {
-  if (pids.empty()) return;
-  processes_ += pids.size();
-  if (traced_ != nullptr) traced_->Add(pids);
+void Drain::NoteProcesses(const RingSpan& span) {
+  if (span.pids.empty() && span.replaced.empty()) return;
+  processes_ += span.pids.size();
+  if (traced_ != nullptr && !span.pids.empty()) traced_->Add(span.pids);
   const std::lock_guard<std::mutex> lock(pids_mutex_);
-  if (new_pids_.size() < kMaxNewPids) new_pids_.insert(new_pids_.end(), pids.begin(), pids.end());
+  Append(span.pids, &new_pids_);
+  Append(span.replaced, &replaced_pids_);
   Wake();
 }
 
@@ -120,6 +125,11 @@ std::vector<std::uint32_t> Drain::TakeNewPids() {
   eventfd_t count = 0;
   eventfd_read(new_pids_fd_, &count);
   return std::exchange(new_pids_, {});
+}
+
+std::vector<std::uint32_t> Drain::TakeReplacedPids() {
+  const std::lock_guard<std::mutex> lock(pids_mutex_);
+  return std::exchange(replaced_pids_, {});
 }
 
 void Drain::Wake() { eventfd_write(new_pids_fd_, 1); }

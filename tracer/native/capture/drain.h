@@ -36,13 +36,16 @@ class Drain {
   std::uint64_t processes() const { return processes_; }
   // Those that entered since the last call, as the recorder sees their pids.
   std::vector<std::uint32_t> TakeNewPids();
-  // Readable from when one enters, or Wake() is called, until they are taken.
+  // Those that called exec since the last call, by their pids of the first pid namespace: what they
+  // run may have to be looked at anew.
+  std::vector<std::uint32_t> TakeReplacedPids();
+  // Readable from when one enters or calls exec, or Wake() is called, until new pids are taken.
   int new_pids_fd() const { return new_pids_fd_; }
   void Wake();
 
  private:
   void Run();
-  void NoteProcesses(const std::vector<std::uint32_t>& pids);
+  void NoteProcesses(const RingSpan& span);
   void ReadLosses();
 
   std::mutex ring_mutex_;
@@ -53,6 +56,7 @@ class Drain {
   std::atomic<std::uint64_t> processes_{0};
   std::mutex pids_mutex_;
   std::vector<std::uint32_t> new_pids_;
+  std::vector<std::uint32_t> replaced_pids_;
   int new_pids_fd_;
   std::thread thread_;
   std::mutex mutex_;

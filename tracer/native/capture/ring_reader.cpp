@@ -27,6 +27,12 @@ void CountRecord(const char* record, RingSpan* span) {
   std::memcpy(&kind, record, sizeof(kind));
   if (kind >= RLS_REC_KINDS) kind = RLS_REC_NONE;
   ++span->records[kind];
+  if (kind == RLS_REC_EXEC) {
+    rls_rec_exec exec;
+    std::memcpy(&exec, record, sizeof(exec));
+    // The others say what a process runs that was there before us.
+    if (exec.thread_id != 0) span->replaced.push_back(exec.tid);
+  }
   if (kind != RLS_REC_THREAD) return;
   rls_rec_thread thread;
   std::memcpy(&thread, record, sizeof(thread));

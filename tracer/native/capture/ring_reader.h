@@ -16,7 +16,8 @@ struct RingSpan {
   const char* data = nullptr;
   std::size_t bytes = 0;
   std::array<std::uint64_t, RLS_REC_KINDS> records = {};  // by kind
-  std::vector<std::uint32_t> pids;  // of processes that entered, as the recorder sees them
+  std::vector<std::uint32_t> pids;      // of processes that entered, as the recorder sees them
+  std::vector<std::uint32_t> replaced;  // of those that called exec, as the first namespace does
 };
 
 class RingReader {

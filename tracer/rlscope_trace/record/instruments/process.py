@@ -154,6 +154,11 @@ class Process:
         self.due_ns = now_ns + self._interval_ns
         self.due_ns -= self.due_ns % (self._interval_ns // 2)
 
+    def look_soon(self) -> None:
+        """Have it looked at as a process that has just come: it runs another program."""
+        self.due_ns = 0
+        self._interval_ns = _SHORT_NS
+
     def note_program(self, space: AddressSpace) -> None:
         """Forget the interpreter that was found in it if it called exec since.
 

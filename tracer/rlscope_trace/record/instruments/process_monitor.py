@@ -287,9 +287,15 @@ class ProcessMonitor:
         waiting.poll(patience_s * 1000)
 
     def _meet_new(self) -> None:
-        for pid in self._drain.take_new_pids() if self._drain is not None else ():
+        if self._drain is None:
+            return
+        for pid in self._drain.take_new_pids():
             if pid not in self._processes:
                 self._processes[pid] = Process(pid, is_new=True)
+        # In a pid namespace of ours the numbers are others: at worst we look once too often.
+        for pid in self._drain.take_replaced_pids():
+            if pid in self._processes:
+                self._processes[pid].look_soon()
 
     def _look(self, now_ns: int, process: Process) -> None:
         """Attach what has come since the last look; a process that has ended is forgotten."""
