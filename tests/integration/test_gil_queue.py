@@ -4,6 +4,7 @@ The clock of the program runs from wanting the GIL to having it: that is the wai
 until a CPU was free for the thread that had been woken.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,33 @@ def test_windows_without_the_gil(
             [thread["tid"], thread["since_ns"], thread["until_ns"]],
         )
         assert count == thread["wants"], thread["name"]
+
+
+SHORT = """
+import threading, time
+end = time.monotonic() + 0.4
+def count():
+    while time.monotonic() < end: pass
+threads = [threading.Thread(target=count) for _ in range(2)]
+for one in threads: one.start()
+for one in threads: one.join()
+"""
+
+
+def test_a_short_program_that_a_shell_becomes(
+    tmp_path: Path, record: Callable[..., Recorder]
+) -> None:
+    """The shell is left alone for longer and longer, as nothing changes in it; then it execs."""
+    trace, script = tmp_path / "trace.duckdb", tmp_path / "short.py"
+    script.write_text(SHORT)
+    shell = f"sleep 1.3; exec {sys.executable} {script}"
+    recorder = record(trace, "--no-calibrate", "--", "sh", "-c", shell)
+    assert recorder.wait() == 0, recorder.words()
+    ((waits, locked),) = query(
+        trace,
+        "SELECT count(*) FILTER (kind = 'gil'), count(*) FILTER (kind = 'lock') FROM wait"
+        " WHERE process_id = 1",
+    )
+    # Each has it for 5 ms. The threads are waited for by locks.
+    assert waits >= 20
+    assert locked < waits

@@ -169,7 +169,7 @@ class Drain:
     def processes(self) -> int: ...
     @property
     def new_pids_fd(self) -> int:
-        """Readable from when one enters or calls exec, or wake() is called, until they are taken."""
+        """Readable from when one enters or calls exec, or wake() is called, until taken."""
 
     def wake(self) -> None:
         """End the waiting for new processes."""
