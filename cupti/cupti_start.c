@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,7 +89,6 @@ static void name_holder(void) {
   struct cupti_subscriber_params params = {
       .struct_bytes = sizeof(params), .old_name = name, .old_bytes = sizeof(name)};
   void* subscriber = NULL;
-  rls_cupti_note(RLS_SHIM_GPU_HELD, NULL);
   if (rls_cupti.functions.subscribe_v2 == NULL) return;
   const cupti_result result =
       rls_cupti.functions.subscribe_v2(&subscriber, on_callback, NULL, &params);
@@ -112,7 +110,10 @@ static bool take_over(const struct settings* settings) {
   result = f->subscribe(&rls_cupti.subscriber, on_callback, NULL);
   if (result != CUPTI_OK) {
     rls_cupti_failed("cuptiSubscribe", result);
-    if (result == CUPTI_MULTIPLE_SUBSCRIBERS) name_holder();
+    if (result == CUPTI_MULTIPLE_SUBSCRIBERS) {
+      rls_cupti_note(RLS_SHIM_GPU_HELD, NULL);
+      name_holder();
+    }
     return false;
   }
   set_clock();

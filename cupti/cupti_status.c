@@ -2,7 +2,6 @@
 #include "cupti_status.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "names.h"
 #include "ring.h"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
 
 _SPAN = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 # More than any kernel is built for. A trace may come from a stranger.
@@ -10,9 +14,12 @@ _MOST = 10_000
 
 
 def listed_cpus(text: str | None) -> frozenset[int]:
-    """Return the CPUs of a list; none where a part of it is none, as nothing is known then."""
+    """Return the CPUs of a list; none where a part of it is none, as nothing is known then.
+
+    text: as the OS kernel writes it, or as JSON, which earlier recorders wrote.
+    """
     cpus: set[int] = set()
-    for part in (text or "").split(","):
+    for part in (text or "").strip("[]").split(","):
         span = _SPAN.fullmatch(part.strip())
         if span is None:
             return frozenset()
@@ -21,3 +28,9 @@ def listed_cpus(text: str | None) -> frozenset[int]:
             return frozenset()
         cpus.update(range(first, last + 1))
     return frozenset(cpus)
+
+
+def allowed_cpus(connection: duckdb.DuckDBPyConnection) -> frozenset[int]:
+    """Return those that the traced program might use; none: that is not known."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'cpus_allowed'").fetchone()
+    return listed_cpus(found[0] if found else None)

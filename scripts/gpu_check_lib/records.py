@@ -83,6 +83,9 @@ class Status:
     is_late: bool
     has_clock: bool
 
+    def __str__(self) -> str:
+        return f"state {self.state}, code {self.code}, why {self.why} {self.subject}"
+
 
 @dataclass(slots=True)
 class Records:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.cpu_list import listed_cpus
+from rlscope_analysis.cpu_list import allowed_cpus
 from rlscope_analysis.findings.catalog import CATALOG
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
     remove_findings(connection)
     filled = _joins(connection) | {
         "{rules}": _rules(), "{limits}": _limits(), "{facts}": ", ".join(_FACTS),
-        "{allowed_cpus}": _allowed_cpus(connection),
+        "{allowed_cpus}": str(len(allowed_cpus(connection)) or "NULL"),
     }  # fmt: skip
     try:
         for name in _STEPS:
@@ -85,12 +85,6 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         "{if_gpu_on_launch}": "g.ts_ns <= c.start_ns" if gpu else "false",
         "{if_gpu_on_copy}": "m.start_ns <= c.start_ns" if gpu else "false",
     }
-
-
-def _allowed_cpus(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return how many CPUs the program may use; NULL: that is not known."""
-    found = connection.execute("SELECT value FROM meta WHERE key = 'cpus_allowed'").fetchone()
-    return str(len(listed_cpus(found[0] if found else None)) or "NULL")
 
 
 def findings_sql() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.cpu_list import listed_cpus
+from rlscope_analysis.cpu_list import allowed_cpus
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.query import run_query
 
@@ -86,7 +86,6 @@ FROM thread_state AS s, span AS n
 WHERE s.state = 'running' AND s.cpu IS NOT NULL AND s.start_ns < n.to_ns AND s.end_ns > n.from_ns
 GROUP BY s.cpu
 """
-_ALLOWED_SQL = "SELECT value FROM meta WHERE key = 'cpus_allowed'"
 # The OS kernel moves a thread that waits to a CPU that is idle, unless it must not.
 _LEAST_RUNS, _LEAST_BUSY, _MOST_IDLE = 20, 0.8, 0.5
 
@@ -120,7 +119,7 @@ def _only_cpu(trace: Trace, code: str) -> dict[str, Any] | None:
     rows = list(run_query(trace, _CPUS_SQL.format(code=code)).rows)
     used = [(cpu, busy, runs) for cpu, busy, runs in rows if runs]
     busy_of = {cpu: busy for cpu, busy, _ in rows}
-    others = {cpu: busy_of.get(cpu, 0.0) for cpu in listed_cpus(_first(trace, _ALLOWED_SQL))}
+    others = {cpu: busy_of.get(cpu, 0.0) for cpu in allowed_cpus(trace.connection)}
     if len(used) != 1 or used[0][0] not in others or len(others) == 1:
         return None
     cpu, busy, runs = used[0]

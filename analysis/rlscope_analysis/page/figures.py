@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.result.page import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rlscope_analysis.overview.values import Overview
-
-
-def cpu_count(cpus: str | None) -> int | None:
-    """Count a list of CPUs as the OS kernel writes it (0-3,8), or as JSON; None: it is none."""
-    if not cpus:
-        return None
-    try:
-        parsed = json.loads(cpus)
-    except ValueError:
-        parsed = None
-    if isinstance(parsed, list):
-        return len(parsed) or None
-    count = 0
-    try:
-        for part in cpus.split(","):
-            first, _, last = part.strip().partition("-")
-            count += int(last or first) - int(first) + 1
-    except ValueError:
-        return None
-    return count if count > 0 else None
 
 
 def figures(reported: Overview) -> Iterator[Figure]:
@@ -69,7 +49,7 @@ def _waits(reported: Overview) -> Figure:
 def _all_cpus(reported: Overview) -> Figure:
     known = [row["cpu_share"] for row in reported.processes]
     used = None if not known or None in known else sum(known)
-    return Figure("all_cpus", used, {"cpus": cpu_count(reported.machine["cpus"])})
+    return Figure("all_cpus", used, {"cpus": len(listed_cpus(reported.machine["cpus"])) or None})
 
 
 def _gpu(reported: Overview) -> Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.explain.answer import chosen_iteration
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.answer import (
@@ -15,7 +16,7 @@ from rlscope_analysis.overview.answer import (
     verdict,
 )
 from rlscope_analysis.page.close_up import close_up
-from rlscope_analysis.page.figures import cpu_count, figures
+from rlscope_analysis.page.figures import figures
 from rlscope_analysis.page.functions import functions
 from rlscope_analysis.page.gpu import gpu
 from rlscope_analysis.page.iterations import iteration_bars
@@ -128,7 +129,7 @@ def _facts(trace: Trace, reported: Overview) -> dict[str, Any]:
         **facts,
         "program": program_of(reported.machine["command"]),
         "cpus": reported.machine["cpus"],
-        "cpu_count": cpu_count(reported.machine["cpus"]),
+        "cpu_count": len(listed_cpus(reported.machine["cpus"])) or None,
         "processes": reported.machine["processes"],
         "duration_ns": reported.duration_ns,
         "left_out_ns": reported.machine["left_out_ns"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscope_analysis.cpu_list import listed_cpus
+from rlscope_analysis.cpu_list import allowed_cpus
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.enums import code_of
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
@@ -172,7 +172,7 @@ def read(trace: Trace, per: str | None = None, most: int | None = None) -> Recor
         *_segments(trace, start_ns, end_ns, [] if has_states else np.unique(states["thread_id"])),
         dict(owners),
         dict(connection.execute(_NAMES_SQL).fetchall()),
-        len(listed_cpus(_meta(trace, "cpus_allowed"))),
+        len(allowed_cpus(connection)),
         _cpu_quota(trace),
         gil_wait_ns,
         np.array([row[0] for row in rows], dtype=np.int64),
@@ -247,15 +247,12 @@ def _most_typical(
     return rows[first : first + most]
 
 
-def _meta(trace: Trace, key: str) -> str:
-    rows = trace.connection.execute("SELECT value FROM meta WHERE key = $1", [key]).fetchall()
-    return rows[0][0] if rows and rows[0][0] else ""
-
-
 def _cpu_quota(trace: Trace) -> float:
     """Return how many CPUs the cgroups of the target leave it; inf: as many as there are."""
+    query = "SELECT value FROM meta WHERE key = 'environment'"
     try:
-        quota = json.loads(_meta(trace, "environment") or "{}")["cpu_quota"]
+        ((facts,),) = trace.connection.execute(query).fetchall()
+        quota = json.loads(facts)["cpu_quota"]
         return float(quota) if quota > 0 else math.inf
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return math.inf

@@ -73,7 +73,7 @@ def _judge(context: Context, name: str, reported: dict[str, Any], found: records
         return
     context.tell(
         f"{name}: late CUPTI",
-        f"state {status.state}, code {status.code}, why {status.why} {status.subject}",
+        str(status),
         is_late=status.is_late, has_clock=status.has_clock,
     )  # fmt: skip
     context.check(f"{name}: the status says that it is late", status.is_late, f"{status.is_late}")

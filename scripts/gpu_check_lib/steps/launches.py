@@ -56,11 +56,7 @@ def is_on(context: Context, found: Records) -> bool:
         driver=status.driver, library=status.library, has_clock=status.has_clock,
     )  # fmt: skip
     context.learn("known", cupti_library=status.library, cupti_api=status.api)
-    return context.check(
-        "GPU activity is recorded",
-        status.state == records.ON,
-        f"why {status.why} {status.subject} {status.code}",
-    )
+    return context.check("GPU activity is recorded", status.state == records.ON, str(status))
 
 
 def kinds(bits: int) -> list[int]:

@@ -66,6 +66,4 @@ def _has(found: Records) -> bool:
 
 
 def _reported(status: Status | None) -> str:
-    if status is None:
-        return "no status"
-    return f"state {status.state}, code {status.code}, why {status.why} {status.subject}"
+    return "no status" if status is None else str(status)
