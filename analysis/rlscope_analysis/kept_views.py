@@ -17,7 +17,7 @@ import duckdb
 
 from rlscope_analysis.relations import show
 from rlscope_analysis.schema import declared_tables
-from rlscope_analysis.trace_file import spill_directory
+from rlscope_analysis.spill import spill_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

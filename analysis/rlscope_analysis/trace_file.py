@@ -7,32 +7,22 @@ attached, read-only, to a database in memory.
 
 from __future__ import annotations
 
-import atexit
-import errno
-import fcntl
-import grp
 import os
-import pwd
 import re
 import resource
-import secrets
-import shutil
 import stat
-import tempfile
-import time
-from collections import deque
-from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from rlscope_analysis.errors import TraceError
-from rlscope_analysis.foreign_file import open_regular
+from rlscope_analysis.own_name import name_of_ours
+from rlscope_analysis.spill import spill_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 RECORD_HINT = "record one with: sudo rlscope-trace -o trace.duckdb -- COMMAND"
 DAMAGED_HINT = (
@@ -51,19 +41,9 @@ _LEAST_MEMORY_BYTES = 48 << 20
 MEMORY_VARIABLE = "RLSCOPE_MEMORY_LIMIT"
 MEMORY_HINT = f"allow more, for example: {MEMORY_VARIABLE}=4GB rlscope-trace ..."
 _DISK_LIMIT = "16GB"
-_SPILL_PREFIX = "rlscope-trace-spill-"
-# What is newer may not be held yet.
-_SPILL_AGE_S = 60
-# What others may change while it is read is read from a copy.
-_MOST_COPIED_BYTES = 4 << 30
-# What it takes to look at each part of a path; only Linux has it.
-_PATH_ONLY = getattr(os, "O_PATH", 0)
-_LOOK = _PATH_ONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A variable of the connection, behind the name of the database: the size of its file.
 _BYTES = "_bytes"
 _MOST_COMPRESSED = 4
-# As many as the OS kernel follows.
-_MOST_LINKS = 40
 
 
 def check_file(path: Path) -> None:
@@ -159,138 +139,12 @@ def _connection() -> duckdb.DuckDBPyConnection:
         raise
 
 
-def is_ours_alone(path: Path, *, beside: bool = True) -> bool:
-    """Tell whether the file, and every folder and link that leads to it, is ours or root's.
-
-    Whoever else may change one can put a pipe in the place of the file, or hold a lease on it,
-    while DuckDB opens it by its name: then nothing ends the waiting, Ctrl-C neither. beside=False:
-    though others may put something beside it, as in /tmp, where DuckDB looks too. OSError.
-    """
-    if not _PATH_ONLY:
-        return True
-    ahead, links = deque(path.absolute().parts[1:]), 0
-    at = os.open("/", _LOOK)
-    try:
-        while ahead and _is_closed(os.fstat(at), to_add=beside and len(ahead) == 1):
-            entry = os.open(ahead.popleft(), _LOOK, dir_fd=at)
-            if stat.S_ISLNK(os.fstat(entry).st_mode) and _is_ours(entry):
-                target = PurePath(os.readlink("", dir_fd=entry))
-                links += 1
-                if links > _MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-                ahead.extendleft(reversed([part for part in target.parts if part != "/"]))
-                os.close(entry)
-                entry = os.open("/", _LOOK) if target.is_absolute() else os.dup(at)
-            os.close(at)
-            at = entry
-        return not ahead and _is_ours(at)
-    finally:
-        os.close(at)
-
-
-def _is_ours(descriptor: int) -> bool:
-    return os.fstat(descriptor).st_uid in (0, os.geteuid())
-
-
-def _is_closed(folder: os.stat_result, *, to_add: bool) -> bool:
-    """Tell whether nobody else can take away what is ours, or, `to_add`, put anything there."""
-    if folder.st_uid not in (0, os.geteuid()):
-        return False
-    if folder.st_mode & stat.S_ISVTX and not to_add:
-        return True
-    is_open = folder.st_mode & stat.S_IWOTH
-    return not is_open and not (folder.st_mode & stat.S_IWGRP and _has_others(folder.st_gid))
-
-
-@cache
-def _has_others(group: int) -> bool:
-    """Tell whether a group is more than that of one user, as Debian makes one for each."""
-    try:
-        found, own = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return True
-    members = {*found.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == group)}
-    # Of root's, whoever has an id without a name may be one, in a container.
-    return found.gr_name != own or group == 0 or not {own}.issuperset(members)
-
-
-@contextmanager
-def _name_for_duckdb(path: Path) -> Iterator[str]:
-    """Yield a name of the file that leads nowhere else, whatever others do, and nor does its WAL.
-
-    Raises TraceError, OSError.
-    """
-    if is_ours_alone(path):
-        yield str(path)
-        return
-    alone = f"copy {path} alone to a folder of yours, and read it there"
-    for suffix in _COMPANIONS:
-        if os.path.lexists(f"{path}{suffix}"):
-            raise TraceError(f"{path}{suffix} would be a part of the trace", hint=alone)
-    # What only we can change needs no copy, but a name in a folder where nobody can add a WAL.
-    own = (_linked(path) if is_ours_alone(path, beside=False) else None) or _copied(path, alone)
-    try:
-        yield str(own)
-    finally:
-        own.unlink()
-
-
-def _linked(path: Path) -> Path | None:
-    """Return another name of the file in a folder of ours; None: on another file system."""
-    folder = spill_directory()
-    if folder is None:
-        return None
-    own = folder / f"{secrets.token_hex(8)}.duckdb"
-    try:
-        own.hardlink_to(path.resolve())
-    except OSError:
-        return None
-    return own
-
-
-def _copied(path: Path, alone: str) -> Path:
-    """Return a copy in a folder of ours. Raises TraceError, with the hint `alone`; OSError."""
-    folder = spill_directory()
-    with open_regular(path) as source:
-        if folder is None or os.fstat(source.fileno()).st_blocks * 512 > _MOST_COPIED_BYTES:
-            raise TraceError(f"others can change {path} while it is read", hint=alone)
-        descriptor, name = tempfile.mkstemp(suffix=".duckdb", dir=folder)
-        try:
-            copy_file(source.fileno(), descriptor, most_bytes=_MOST_COPIED_BYTES)
-        except BaseException:
-            Path(name).unlink()
-            raise
-        finally:
-            os.close(descriptor)
-    return Path(name)
-
-
-def copy_file(source: int, target: int, *, most_bytes: int) -> None:
-    """Copy a file with its holes: so many bytes besides, whatever it grows by. OSError."""
-    size = os.fstat(source).st_size
-    os.ftruncate(target, size)
-    at, left = 0, most_bytes
-    while left > 0:
-        try:
-            at = os.lseek(source, at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            return
-        end = min(os.lseek(source, at, os.SEEK_HOLE), size, at + left)
-        os.lseek(target, at, os.SEEK_SET)
-        while at < end and (sent := os.sendfile(target, source, at, end - at)):
-            at, left = at + sent, left - sent
-        if at < end or at >= size:
-            return
-
-
 def _attach(connection: duckdb.DuckDBPyConnection, database: str, path: Path) -> None:
     try:
-        with _name_for_duckdb(path) as name:
-            quoted = name.replace("'", "''")
+        with name_of_ours(path, beside=_COMPANIONS) as name:
+            quoted = str(name).replace("'", "''")
             connection.execute(f"ATTACH '{quoted}' AS {database} (READ_ONLY)")
-            found = Path(name).stat()
+            found = name.stat()
             # A hole has no rows; a file system may compress what DuckDB has compressed, by little.
             size = min(found.st_size, found.st_blocks * 512 * _MOST_COMPRESSED)
             connection.execute(f"SET VARIABLE {database}{_BYTES} = {size}")
@@ -348,7 +202,7 @@ def own_configuration() -> dict[str, str | bool | int | float | list[str]]:
         "asof_loop_join_threshold": 0,
         "memory_limit": os.environ.get(MEMORY_VARIABLE) or f"{_memory_bytes()}B",
         # Where sorts of long traces go: the folder of a trace need not be writable.
-        "temp_directory": _spill_directory(os.getpid()),
+        "temp_directory": str(spill_directory() or ""),
         "max_temp_directory_size": _DISK_LIMIT,
     }
 
@@ -360,48 +214,3 @@ def _memory_bytes() -> int:
         return _MEMORY_BYTES
     # The rest is for Python, its libraries, and the stacks of threads.
     return max(min(soft // 8, _MEMORY_BYTES), _LEAST_MEMORY_BYTES)
-
-
-def spill_directory() -> Path | None:
-    """Return the folder that connections of this process write long sorts to; None: there is none.
-
-    It is made once, and goes with the process. Who gives up the right to write makes it before.
-    """
-    made = _spill_directory(os.getpid())
-    return Path(made) if made else None
-
-
-@cache
-def _spill_directory(pid: int) -> str:
-    """Make a folder that nobody else can look into or plant anything in; empty: there is none."""
-    try:
-        path = tempfile.mkdtemp(prefix=_SPILL_PREFIX)
-        # Held as long as we live: whoever is killed leaves a folder that nobody holds.
-        fcntl.flock(os.open(path, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX)
-    except OSError:
-        return ""
-    atexit.register(_remove_spill, path, pid)
-    _remove_left_behind(Path(path).parent)
-    return path
-
-
-def _remove_left_behind(folder: Path) -> None:
-    """Remove what killed processes of ours wrote there: it may be many gigabytes."""
-    with suppress(OSError):
-        for path in folder.glob(f"{_SPILL_PREFIX}*"):
-            found = path.lstat()
-            if found.st_uid != os.geteuid() or time.time() - found.st_ctime < _SPILL_AGE_S:
-                continue
-            left = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            except BlockingIOError:
-                continue
-            finally:
-                os.close(left)
-
-
-def _remove_spill(path: str, pid: int) -> None:
-    if pid == os.getpid():  # not in a child that was forked
-        shutil.rmtree(path, ignore_errors=True)

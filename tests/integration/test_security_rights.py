@@ -276,7 +276,7 @@ from rlscope_trace import rights
 rights.own_process()
 rights.become_reader(None)
 from rlscope_trace.cli.reading import write_nothing_but
-from rlscope_analysis.trace_file import spill_directory
+from rlscope_analysis.spill import spill_directory
 write_nothing_but()
 scratch = spill_directory()
 (scratch / "sort").write_text("words")

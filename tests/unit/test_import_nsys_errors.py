@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -47,7 +45,6 @@ def failure(*paths: Path) -> ImportFileError:
 class TestFilesOfAnotherKind:
     def test_missing(self, tmp_path: Path) -> None:
         assert "does not exist" in str(failure(tmp_path / "none.sqlite"))
-        assert "does not exist" in str(failure(tmp_path / "none.nsys-rep"))
 
     def test_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
@@ -200,53 +197,6 @@ class TestDamaged:
             connection.execute("UPDATE StringIds SET value = CAST(x'61ff62' AS TEXT)")
             connection.commit()
         assert imported(export).rows("SELECT name FROM gpu_activity") == [("a\ufffdb",)]
-
-
-class TestReports:
-    """A stand-in for nsys, whose export is the file that NSYS_EXPORT names."""
-
-    @pytest.fixture
-    def report(self, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        folder = tmp_path / "bin"
-        folder.mkdir()
-        nsys = folder / "nsys"
-        nsys.write_text(
-            f"#!{sys.executable}\n"
-            "import os, shutil, sys\n"
-            "assert sys.argv[1:5:1] == ['export', '--type', 'sqlite', '--output'], sys.argv\n"
-            "if not os.environ['NSYS_EXPORT']:\n"
-            "    sys.exit('unsupported report version')\n"
-            "shutil.copy(os.environ['NSYS_EXPORT'], sys.argv[5])\n"
-        )
-        nsys.chmod(0o755)
-        monkeypatch.setenv("PATH", str(folder))
-        monkeypatch.setenv("NSYS_EXPORT", str(export))
-        monkeypatch.setattr(tempfile, "tempdir", str(folder))
-        path = tmp_path / "my run.nsys-rep"
-        path.write_bytes(b"only nsys knows")
-        return path
-
-    def test_nsys_exports_them(self, report: Path) -> None:
-        trace = imported(report)
-        assert trace.rows("SELECT count(*) FROM gpu_activity") == [(1,)]
-        assert trace.rows("SELECT value FROM meta WHERE key = 'imported_from'") == [
-            ('["my run.nsys-rep"]',)
-        ]
-        assert [path.name for path in (report.parent / "bin").iterdir()] == ["nsys"]
-
-    def test_nsys_fails(self, report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("NSYS_EXPORT", "")
-        error = failure(report)
-        assert str(error).endswith("unsupported report version")
-        assert "nsys export" in str(error.hint)
-        assert [path.name for path in (report.parent / "bin").iterdir()] == ["nsys"]
-
-    def test_without_nsys(self, report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PATH", str(report.parent))
-        error = failure(report)
-        assert "nsys is not on PATH" in str(error)
-        # The command in the hint can be pasted, also where the name has a space.
-        assert re.search(r"nsys export --type sqlite '.*my run.nsys-rep'", str(error.hint))
 
 
 def test_the_command_shows_the_error_and_no_traceback(

@@ -105,6 +105,8 @@ ANALYSIS_ROOMS = (
     "catalog",
     "overhead",
     "derive",
+    "spill",
+    "own_name",
     "trace_file",
     "kept_views",
     "contents",

@@ -12,12 +12,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from rlscope_analysis import spill
 from rlscope_analysis import trace as trace_module
-from rlscope_analysis import trace_file
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.own_name import _has_others, is_ours_alone
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
+from rlscope_analysis.spill import _remove_left_behind
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.trace_file import _has_others, _remove_left_behind, is_ours_alone
 from trace_builder import TraceBuilder, run
 
 
@@ -198,7 +199,7 @@ def test_what_others_may_change_is_read_from_a_copy(path: Path) -> None:
     # What lies beside it is a part of a trace, too, and not copied.
     wal = Path(f"{path}.wal")
     wal.write_bytes(b"")
-    assert "would be a part of the trace" in refusal(path)[0]
+    assert "would be read as a part of it" in refusal(path)[0]
     wal.unlink()
     os.chown(path, 0, 0)
     os.chown(path.parent, 12345, 12345)
@@ -227,7 +228,7 @@ def test_what_others_may_add_to_is_read_by_another_name(path: Path) -> None:
     # It was no copy.
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (found.st_ino, found.st_mtime_ns)
     path.with_suffix(".duckdb.wal").write_bytes(b"")
-    assert "would be a part of the trace" in refusal(path)[0]
+    assert "would be read as a part of it" in refusal(path)[0]
 
 
 def test_the_group_of_one_user_is_that_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +299,7 @@ def test_what_a_killed_reader_spilled_is_removed_by_the_next(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = (
-        "import os, sys\nfrom rlscope_analysis.trace_file import spill_directory\n"
+        "import os, sys\nfrom rlscope_analysis.spill import spill_directory\n"
         "print(spill_directory(), flush=True)\nsys.stdin.read()"
     )
     folder = tmp_path / "spill"
@@ -319,7 +320,7 @@ def test_what_a_killed_reader_spilled_is_removed_by_the_next(
         killed.kill()
         killed.wait()
         assert left.is_dir()
-        monkeypatch.setattr(trace_file, "_SPILL_AGE_S", 0)
+        monkeypatch.setattr(spill, "_AGE_S", 0)
         _remove_left_behind(folder)
         assert not left.exists()
         assert kept.is_dir()

@@ -30,8 +30,9 @@ from rlscope_analysis.fleet.partial import (
     Row,
 )
 from rlscope_analysis.foreign_file import open_regular
+from rlscope_analysis.own_name import is_ours_alone
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from rlscope_analysis.trace_file import is_ours_alone, own_configuration
+from rlscope_analysis.trace_file import own_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -84,7 +84,7 @@ def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) 
         # The traces would keep it.
         known = take(directory, key)
     if checked:
-        from rlscope_analysis.trace_file import spill_directory
+        from rlscope_analysis.spill import spill_directory
 
         # All rights of a recorder go before anything of a trace is asked, which is code, too.
         become_saver(None, *checked, scratch=spill_directory(), more=_CHOWN)

@@ -13,8 +13,9 @@ import duckdb
 
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.overhead import estimate as overhead_costs
+from rlscope_analysis.own_name import copy_file
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.trace_file import connect, copy_file, own_configuration
+from rlscope_analysis.trace_file import connect, own_configuration
 from rlscope_analysis.wording import printable
 from rlscope_trace.errors import TracerError, reason_of
 from rlscope_trace.ingest.writer.database_file import (

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlscope_analysis.spill import spill_directory
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
 from rlscope_trace.outputs.names import require_possible, require_utf8
 from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.rights import become_saver
+from rlscope_trace.rights import become_invoker, become_saver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
+    _Prepare = Callable[[ExitStack], None]
     _Made = Callable[[ProgressBar, int], AbstractContextManager[TraceWriter]]
 
 app = typer.Typer(
@@ -74,13 +76,21 @@ def nsys(
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
+    names: dict[Path, Path] = {}
+
+    def prepare(stack: ExitStack) -> None:
+        from rlscope_trace.cli.nsys_names import names_for_sqlite
+
+        names.update(stack.enter_context(names_for_sqlite(files, output, overwrite=force)))
 
     def made(progress: ProgressBar, permissions: int) -> AbstractContextManager[TraceWriter]:
         from rlscope_trace.ingest.importers.nsys import import_nsys
 
-        return import_nsys(files, output, overwrite=force, progress=progress, mode=permissions)
+        return import_nsys(
+            files, output, overwrite=force, progress=progress, mode=permissions, names=names
+        )
 
-    _import(files, output, mode, made)
+    _import(files, output, mode, made, prepare)
 
 
 @app.command()
@@ -116,29 +126,35 @@ def xplane(
     _import(files, output, mode, made)
 
 
-def _import(files: list[Path], output: Path, mode: str, made: _Made) -> None:
+def _import(
+    files: list[Path], output: Path, mode: str, made: _Made, prepare: _Prepare | None = None
+) -> None:
     """Make a trace of files.
 
-    made: yields it, given a bar and the mode as a number. What it needs is loaded in it, not
-    before: that takes a while, and Ctrl-C has been heard by then.
+    prepare: does what takes the right to start programs. made: yields the trace, given a bar and
+    the mode as a number. What they need is loaded in them, not before: that takes a while, and
+    Ctrl-C has been heard by then.
     """
     permissions = parse_mode(mode)
-    become_saver(invoking_identity(), output, mode=permissions)
-    with _importing(files, output) as progress, made(progress, permissions) as trace:
-        add_derived(trace)
+    become_invoker(invoking_identity())
+    for path in files:
+        require_utf8(path)
+    require_possible(output)
+    with _telling_interrupts(output), ExitStack() as stack:
+        if prepare is not None:
+            prepare(stack)
+        become_saver(None, output, mode=permissions, scratch=spill_directory())
+        with progress_bar() as progress, made(progress, permissions) as trace:
+            add_derived(trace)
     report_import(trace.report)
 
 
 @contextmanager
-def _importing(files: list[Path], output: Path) -> Iterator[ProgressBar]:
-    """Show a bar; say of Ctrl-C, which typer would turn into an exit code only, what it left."""
-    for path in files:
-        require_utf8(path)
-    require_possible(output)
+def _telling_interrupts(output: Path) -> Iterator[None]:
+    """Say of Ctrl-C, which typer would turn into an exit code only, what it left."""
     with _noting_interrupts() as interrupts:
         try:
-            with progress_bar() as progress:
-                yield progress
+            yield
         except BaseException as error:
             if not interrupts and not isinstance(error, KeyboardInterrupt):
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.trace_file import spill_directory
+from rlscope_analysis.spill import spill_directory
 from rlscope_trace.outputs.place import PRIVATE_MODE
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_invoker, become_saver

@@ -6,16 +6,14 @@ docs/import-nsys.md tells what becomes what.
 
 import contextlib
 import json
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rlscope_trace.ingest.importers.errors import ImportFileError
 from rlscope_trace.ingest.importers.import_writer import Tables, refuse_existing, write_import
 from rlscope_trace.ingest.importers.input_paths import check_paths
 from rlscope_trace.ingest.importers.nsys_read import IMPORTED_TABLES, read_recording
-from rlscope_trace.ingest.importers.nsys_report import export_report, is_report
 from rlscope_trace.ingest.importers.nsys_session import Session, read_session
 from rlscope_trace.ingest.importers.nsys_source import MAX_TIME_NS, Source
 from rlscope_trace.ingest.importers.nsys_sqlite import NsysFile
@@ -26,18 +24,20 @@ from rlscope_trace.outputs.place import PRIVATE_MODE
 
 
 @contextlib.contextmanager
-def import_nsys(
+def import_nsys(  # noqa: PLR0913 - one parameter per option
     files: Sequence[Path],
     output: Path,
     *,
     overwrite: bool,
     progress: ReportProgress,
     mode: int = PRIVATE_MODE,
+    names: Mapping[Path, Path] | None = None,
 ) -> Iterator[TraceWriter]:
-    """Yield a trace of SQLite exports, or of reports where nsys is on PATH.
+    """Yield a trace of SQLite exports.
 
     Several files become one trace: each on the wall clock of its machine, its processes its own.
-    progress(step, done, total) is called every 262,144 rows. The rest as in write_import().
+    names: those to open files by, where they are others. progress(step, done, total) is called
+    every 262,144 rows. The rest as in write_import().
     Raises ImportFileError, OutputExistsError, TracerError; KeyboardInterrupt at Ctrl-C. On any
     failure the output is as it was, and nothing is left beside it.
     """
@@ -46,7 +46,7 @@ def import_nsys(
     # Before anything is read: that may take long.
     refuse_existing(output, overwrite=overwrite)
     with contextlib.ExitStack() as stack:
-        opened = [_open(path, stack) for path in files]
+        opened = [stack.enter_context(NsysFile(path, (names or {}).get(path))) for path in files]
         sessions = [read_session(file) for file in opened]
         shifts = _shifts(files, sessions)
         read, events = _read_all(opened, sessions, shifts, progress)
@@ -73,13 +73,6 @@ def _check_found(read: Recordings, files: Sequence[Path]) -> None:
             f"{', '.join(map(str, files))} holds no event that a trace has a place for",
             hint="record with: nsys profile --trace=cuda,nvtx PROGRAM",
         )
-
-
-def _open(path: Path, stack: contextlib.ExitStack) -> NsysFile:
-    if is_report(path):
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="rlscope-trace-nsys-"))
-        return stack.enter_context(NsysFile(export_report(path, Path(directory))))
-    return stack.enter_context(NsysFile(path))
 
 
 def _shifts(files: Sequence[Path], sessions: list[Session]) -> list[int]:

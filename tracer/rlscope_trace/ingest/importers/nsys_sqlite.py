@@ -58,15 +58,19 @@ Columns = dict[str, NDArray[Any]]
 class NsysFile:
     """An open export; closes as a context manager."""
 
-    def __init__(self, path: Path) -> None:
-        """Open it for reading only. Raises ImportFileError if it is no readable export."""
+    def __init__(self, path: Path, name: Path | None = None) -> None:
+        """Open it for reading only, by another name if one is given: SQLite opens by names.
+
+        Raises ImportFileError if it is no readable export.
+        """
         self.path = path
         self.cut_text_count = 0
         """Texts that were longer than 64 Ki characters."""
         self.left_out_count = 0
         """Rows of small tables, and names, that there was no place for."""
-        uri = path.absolute().as_uri() + _open_mode(path)
-        self._max_rows = max_rows(path)
+        name = name or path
+        uri = name.absolute().as_uri() + _open_mode(path, name)
+        self._max_rows = max_rows(name)
         self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_S)
         # A name that is not UTF-8 keeps its other characters.
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
@@ -252,18 +256,14 @@ class NsysFile:
             raise self._damaged("reading it takes more memory than any export does") from error
 
 
-def _open_mode(path: Path) -> str:
-    """Look at the header; returns how to open the file without writing beside it."""
+def _open_mode(path: Path, name: Path) -> str:
+    """Look at the header; returns how to open the file, by `name`, without writing beside it."""
     try:
         if path.exists() and not path.is_file():
             raise ImportFileError(f"{path} is no file", hint=f"make one with: {EXPORT_COMMAND}")
-        header = _read_header(path)
-    except FileNotFoundError:
-        raise ImportFileError(f"{path} does not exist", hint="check the name") from None
+        header = _read_header(name)
     except OSError as error:
-        raise ImportFileError(
-            f"cannot read {path}: {error.strerror}", hint="name a file that you may read"
-        ) from None
+        raise unreadable(path, error) from None
     if not header.startswith(_MAGIC):
         what = "is empty" if not header else "is no SQLite database"
         raise ImportFileError(
@@ -272,9 +272,17 @@ def _open_mode(path: Path) -> str:
     for suffix in ("-wal", "-journal"):
         if _has_content(_beside(path, suffix)):
             raise _locked(path, f"{shown(path.name)}{suffix} is beside it")
-    _check_length(path, header)
+    _check_length(path, name, header)
     # Opening a database with a write-ahead log creates files beside it, unless it cannot change.
     return "?immutable=1" if header[_WAL_BYTES] == b"\x02\x02" else "?mode=ro"
+
+
+def unreadable(path: Path, error: OSError) -> ImportFileError:
+    """Put into words why a file cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        return ImportFileError(f"{path} does not exist", hint="check the name")
+    hint = "name a file that you may read"
+    return ImportFileError(f"cannot read {path}: {error.strerror}", hint=hint)
 
 
 def _read_header(path: Path) -> bytes:
@@ -295,7 +303,7 @@ def _has_content(path: Path) -> bool:
     return not stat.S_ISREG(status.st_mode) or status.st_size > 0
 
 
-def _check_length(path: Path, header: bytes) -> None:
+def _check_length(path: Path, name: Path, header: bytes) -> None:
     """Raise ImportFileError if the end is missing: SQLite itself overlooks a part of a page."""
     pages = int.from_bytes(header[28:32], "big")
     if header[24:28] != header[92:96]:  # the number of pages is that of an older state
@@ -303,7 +311,7 @@ def _check_length(path: Path, header: bytes) -> None:
     page_bytes = int.from_bytes(header[16:18], "big")
     # The largest size does not fit into its two bytes.
     written = pages * (1 << 16 if page_bytes == 1 else page_bytes)
-    present = path.stat().st_size
+    present = name.stat().st_size
     if present < written:
         raise ImportFileError(
             f"{path} is cut off: {written:,} bytes were written, {present:,} are there",
