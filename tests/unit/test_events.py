@@ -330,6 +330,32 @@ def test_a_process_that_ended_at_once_was_not_looked_at(
     assert reported == [(2, "ended_unseen")]
 
 
+@pytest.mark.parametrize(
+    ("changed", "probes", "expected"),
+    [
+        ({}, [], [(2, True, "gil_not_looked_for")]),
+        ({}, [{"event": "no_python", "pid": 20, "ts_ns": 150}], []),
+        # Nobody was to look, which is said of all.
+        ({"instruments": None}, [], []),
+    ],
+)
+def test_waits_of_a_process_that_nobody_looked_at_may_be_for_its_gil(
+    changed: dict[str, object],
+    probes: list[dict[str, object]],
+    expected: list[tuple[int, bool, str]],
+    spool: SpoolBuilder,
+    trace: Callable[..., Query],
+) -> None:
+    # Another thread of each of the two processes.
+    for thread_id in (1, 2):
+        spool.thread(2 + thread_id, ts_ns=200, tid=11, tgid=10 * thread_id, creator=thread_id)
+        spool.cycle(2 + thread_id, off_ns=200, in_ns=210, out_ns=300, off_state=RUNNABLE)
+        spool.close(2 + thread_id, off_ns=300)
+    ask = trace(spool, session=SESSION | changed, probes=[PYTHON, *probes])
+    waits = "SELECT process_id, measured, code FROM capture WHERE kind = 'wait' AND process_id > 0"
+    assert ask(waits) == expected
+
+
 def test_a_module_whose_path_is_not_utf8_is_stored(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:

@@ -84,6 +84,7 @@ _CALLS = {
         "this Python is free-threaded: it has no GIL to wait for, and its functions are not sampled"
     ),
     "gil_not_found": _part("where its GIL lies was not found: waits for it count as lock"),
+    "gil_not_looked_for": _part("it was not looked at: waits for a GIL of its own count as lock"),
     "subinterpreters": _part(
         "it has several interpreters: waits for a GIL of their own count as lock"
     ),

@@ -12,7 +12,7 @@ from rlscope_trace.ingest.store.gil_ranges import life_of
 from rlscope_trace.ingest.writer.captures import Capture, Captures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import duckdb
 
@@ -36,7 +36,8 @@ def add_event_capture(
     captures.set(*of_all)
     # Nothing more can be said of a process where a kind was not measured at all.
     measured = {capture.kind for capture in of_all if capture.measured}
-    captures.set(*(one for one in _of_processes(session, facts, lives) if one.kind in measured))
+    of_processes = [*_of_processes(session, facts, lives), *_of_unseen_gil(con, facts, lives)]
+    captures.set(*(one for one in of_processes if one.kind in measured))
     clients = processes_with(facts.nvtx_packages, lives)
     captures.set(*(Capture(process_id, PYTHON_RANGES, measured=True) for process_id in clients))
     other_clock = (Fact("other_clock"),)
@@ -133,6 +134,18 @@ def _of_processes(
         else:
             rows += _of_process(life.process_id, python)
     return rows
+
+
+def _of_unseen_gil(
+    con: duckdb.DuckDBPyConnection, facts: ProbeFacts, lives: Sequence[Life]
+) -> Iterator[Capture]:
+    """Yield processes that nobody has looked at, of several threads: one alone has no such wait."""
+    looked = facts.without_python + [(one.pid, one.ts_ns) for one in facts.interpreters]
+    known = set(processes_with(looked, lives))
+    several = "SELECT process_id FROM thread GROUP BY process_id HAVING count(*) > 1 ORDER BY ALL"
+    for (process_id,) in con.execute(several).fetchall():
+        if process_id not in known:
+            yield Capture(process_id, "wait", True, (Fact("gil_not_looked_for"),))
 
 
 def processes_with(reported: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
