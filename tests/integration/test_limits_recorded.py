@@ -81,6 +81,7 @@ MATRIX = {
     ("planted_gym", "evaluation"): "serial_simulation",
     ("planted_gym", "torch_threads"): "spin_oversubscribed",
     ("planted_gym", "new_arrays"): "os_kernel",
+    ("planted_gym", "copied_arrays"): "native_code",
     ("planted_gym", "starved_loader"): "worker_bound",
     ("planted_gym", "threads_of_environments"): "gil_contention",
     ("planted_gpu", "kernels"): "gpu_bound",

@@ -354,7 +354,7 @@ def test_steps_of_evaluations_are_told_from_those_of_the_training(builder: Trace
 
 @pytest.mark.parametrize(
     ("layer", "expected"),
-    [("python", "python_overhead"), ("spin", "spin_oversubscribed"), ("backend", "other_code")],
+    [("python", "python_overhead"), ("spin", "spin_oversubscribed"), ("backend", "native_code")],
 )
 def test_samples_tell_what_runs_outside_of_phases(
     builder: TraceBuilder, layer: str, expected: str
@@ -454,7 +454,7 @@ def test_who_waits_is_named_whoever_it_waits_for(builder: TraceBuilder) -> None:
     ("layer", "phase", "source", "expected"),
     [
         pytest.param("python", None, "auto", "lock_contention", id="it has the lock"),
-        pytest.param("backend", None, "auto", "other_code", id="a thread of OpenMP"),
+        pytest.param("backend", None, "auto", "native_code", id="a thread of OpenMP"),
         pytest.param("python", "wait", "auto", "thread_bound", id="it makes what is waited for"),
         pytest.param("python", None, "nvtx", "thread_bound", id="no phase would say so"),
     ],

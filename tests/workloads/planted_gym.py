@@ -238,6 +238,12 @@ def touching(iterations: int) -> Truth:
     return train(iterations, Task(), each_step=use)
 
 
+def copying(iterations: int) -> Truth:
+    """Copy large arrays that are there already after each step, in no phase."""
+    source, target = np.ones(1_000_000), np.ones(1_000_000)
+    return train(iterations, Task(), each_step=lambda: np.copyto(target, source))
+
+
 def behaviour_cloning(iterations: int, *, item_ms: float, workers: int) -> Truth:
     """Learn from recorded data with a DataLoader, without an environment."""
 
@@ -328,6 +334,7 @@ PROGRAMS: dict[str, Callable[[int], Truth]] = {
     "evaluation": evaluating,
     "torch_threads": too_many_threads,
     "new_arrays": touching,
+    "copied_arrays": copying,
     "starved_loader": functools.partial(behaviour_cloning, item_ms=2, workers=1),
     "threads_of_environments": in_threads,
     # Balanced: an environment, a policy and an update that take about as long as each other.

@@ -462,6 +462,15 @@ CATALOG = (
         0.05,
         proof="--view path-functions",
     ),
+    Limit(
+        "native_code",
+        "sampled_layer IS NOT NULL",
+        "runs native code that is in no phase",
+        "reuse arrays and copy less, or mark it as a phase",
+        _FUNCTIONS.format(code="native_code"),
+        0.1,
+        proof="--view path-functions",
+    ),
     Limit("other_code", "true", "runs code that is in no phase"),
 )  # fmt: skip
 """Every code: what a screen lists, and what counts the pieces."""

@@ -30,7 +30,7 @@ SELECT count(*) FILTER (
 FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
 """
 # Whose cause is code that can be named: the innermost function that most of its samples are in.
-_BY_FUNCTION = frozenset({"python_overhead", "worker_bound", "os_kernel"})
+_BY_FUNCTION = frozenset({"python_overhead", "native_code", "worker_bound", "os_kernel"})
 _LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
 _FUNCTION_SQL = f"""
 WITH sampled AS (
