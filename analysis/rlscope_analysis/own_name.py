@@ -133,13 +133,24 @@ def _copied(path: Path) -> Path:
             raise TraceError(f"others can change {path} while it is read", hint=_alone(path))
         descriptor, name = tempfile.mkstemp(dir=folder)
         try:
+            before = os.fstat(source.fileno())
             copy_file(source.fileno(), descriptor, most_bytes=_MOST_COPIED_BYTES)
+            if _state(os.fstat(source.fileno())) != _state(before):
+                # Locks of a writer hold back who opens the file, not who copies it.
+                raise TraceError(
+                    f"{path} is being written by another program",
+                    hint="try again when it has finished",
+                )
         except BaseException:
             Path(name).unlink()
             raise
         finally:
             os.close(descriptor)
     return Path(name)
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def copy_file(source: int, target: int, *, most_bytes: int) -> None:

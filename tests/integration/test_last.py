@@ -126,6 +126,10 @@ def test_what_is_kept_is_what_a_whole_recording_has(
     assert query(last, OTHERS, [from_ns]) == query(whole, OTHERS, [from_ns])
     command = "SELECT command FROM process WHERE pid = ?"
     assert query(last, command, [busy.pid]) == query(whole, command, [busy.pid])
+    # It was looked at before what is kept.
+    looked = "SELECT kind, measured, code FROM capture WHERE process_id = (" \
+             "SELECT process_id FROM process WHERE pid = ?) ORDER BY ALL"  # fmt: skip
+    assert query(last, looked, [busy.pid]) == query(whole, looked, [busy.pid])
     # A function that was sampled has a name, though it was told before.
     assert query(last, "SELECT count(*) FROM cpu_sample WHERE stack_id NOT IN"
                        " (SELECT stack_id FROM stack)") == [(0,)]  # fmt: skip

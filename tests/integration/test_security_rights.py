@@ -18,6 +18,7 @@ from conftest import in_matrix
 from damaged_spool import build
 from recording import COMMAND, USER, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
+from trace_builder import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -243,6 +244,25 @@ def test_under_sudo_a_trace_of_root_stays_closed(folder: Path, tmp_path: Path) -
         assert done.stdout == ""
         assert done.stderr.startswith("error: ")
         assert "Traceback" not in done.stderr
+
+
+def test_nsys_has_no_right_that_the_user_has_not(folder: Path) -> None:
+    """The installation of the tests is closed to the user: the command itself can read all."""
+    export = shutil.copy(REPOSITORY / "tests/data/nsys/mock.sqlite", folder)
+    nsys = folder / "nsys"
+    nsys.write_text(f'#!/bin/sh\ngrep Cap /proc/self/status > {folder}/caps\ncp {export} "$5"\n')
+    nsys.chmod(0o755)
+    (folder / "run.nsys-rep").write_bytes(b"only nsys knows")
+    done = subprocess.run(
+        [*COMMAND, "import", "nsys", folder / "run.nsys-rep", "-o", folder / "trace.duckdb"],
+        env={**under_sudo(), "PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    kept = dict(line.split(":") for line in (folder / "caps").read_text().splitlines())
+    assert {name: int(kept[name], 16) for name in ("CapEff", "CapPrm", "CapAmb")} == {
+        "CapEff": 0, "CapPrm": 0, "CapAmb": 0
+    }  # fmt: skip
 
 
 def test_what_reads_a_trace_can_write_nothing(tmp_path: Path) -> None:

@@ -322,6 +322,17 @@ def test_a_fork_is_what_its_parent_is(spool: SpoolBuilder, trace: Callable[..., 
     assert reported == [(2, "python_not_found"), (4, "python_not_found")]
 
 
+def test_what_was_noted_before_what_is_kept_is_of_the_process_that_is_there(
+    spool: SpoolBuilder, trace: Callable[..., Query]
+) -> None:
+    """With --last a process is looked at when it begins, long before its first record that is."""
+    early = PYTHON | {"ts_ns": 50, "runtime_end": 4096}
+    none = {"event": "no_python", "pid": 20, "ts_ns": 60}
+    ask = trace(spool, session=SESSION, probes=[early, none])
+    reported = ask("SELECT process_id, code FROM capture WHERE process_id > 0 ORDER BY ALL")
+    assert reported == [(1, "gil_not_found"), (2, "python_not_found")]
+
+
 def test_a_process_that_ended_at_once_was_not_looked_at(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:

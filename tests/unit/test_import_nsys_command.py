@@ -13,6 +13,7 @@ import pytest
 
 from finalising import ended, report_nothing
 from nsys_builder import NsysBuilder
+from rlscope_analysis import own_name
 from rlscope_analysis.errors import TraceError
 from rlscope_trace.cli.nsys_names import names_for_sqlite
 from rlscope_trace.ingest.importers.errors import ImportFileError
@@ -145,6 +146,26 @@ class TestFilesThatOthersCanChange:
         with (
             pytest.raises(ImportFileError, match="no regular file") as caught,
             names_for_sqlite([pipe], tmp_path / "o.duckdb", overwrite=False),
+        ):
+            pass
+        assert caught.value.hint
+
+    def test_one_that_grows_while_it_is_copied_is_refused(
+        self, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever copies meets no lock of SQLite's."""
+        tmp_path.chmod(0o777)
+        copy = own_name.copy_file
+
+        def beside_a_writer(source: int, target: int, *, most_bytes: int) -> None:
+            copy(source, target, most_bytes=most_bytes)
+            with export.open("ab") as file:
+                file.write(b"more")
+
+        monkeypatch.setattr(own_name, "copy_file", beside_a_writer)
+        with (
+            pytest.raises(TraceError, match="is being written") as caught,
+            names_for_sqlite([export], tmp_path / "o.duckdb", overwrite=False),
         ):
             pass
         assert caught.value.hint

@@ -96,7 +96,7 @@ def test_what_is_in_no_phase_is_outside_and_a_process_that_came_later_has_its_ow
     late = builder.process(pid=30, name="late", start_ns=150)
     builder.thread(late, states=[run(30)], start_ns=150)
     rows = rows_of(builder)
-    assert rows["(outside)", 10]["time_ns"] == 5 * ROUNDS
+    assert rows["(no phase)", 10]["time_ns"] == 5 * ROUNDS
     assert rows["backpropagation", 30]["time_ns"] == rows["backpropagation", 30]["running_ns"] == 30
     assert ("simulation", 30) not in rows
 

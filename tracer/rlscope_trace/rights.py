@@ -113,6 +113,11 @@ def become_invoker(identity: Identity | None) -> None:
         become_reader(identity)
 
 
+def leave_no_rights() -> None:
+    """Keep none for the program that this process starts next; root itself reads all files."""
+    _confine(None, READING if os.geteuid() == 0 else NOTHING)
+
+
 def become_reader(identity: Identity | None) -> None:
     """Keep what it takes to read, and, as root itself, to write where a command is asked to."""
     _confine(identity, READING if identity else READING | _OVERRIDE)

@@ -464,9 +464,9 @@ CATALOG = (
     ),
     Limit(
         "native_code",
-        "sampled_layer IS NOT NULL",
+        "sampled_layer IN ('backend', 'other')",
         "runs native code that is in no phase",
-        "reuse arrays and copy less, or mark it as a phase",
+        "copy less; if it is a phase, mark it as one",
         _FUNCTIONS.format(code="native_code"),
         0.1,
         proof="--view path-functions",

@@ -31,7 +31,7 @@ WITH sampled AS (
   SELECT coalesce(path_id, 0) AS path_id, stack_id, count(*) AS n FROM sampled GROUP BY ALL
 )
 SELECT
-  coalesce(p.label, '(outside)') AS phase,
+  coalesce(p.label, '(no phase)') AS phase,
   k.frames, sum(c.n)::BIGINT AS n
 FROM counted AS c
 LEFT JOIN _phase AS p ON p.path_id = c.path_id

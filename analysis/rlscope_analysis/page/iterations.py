@@ -33,7 +33,7 @@ SELECT
   coalesce(
     n.name,
     CASE WHEN {word_of("THREAD_STATE", "s.state")} IN ('sleeping', 'blocked')
-    THEN '(waiting)' ELSE '(outside)' END
+    THEN '(waiting)' ELSE '(no phase)' END
   ) AS phase,
   sum(s.end_ns - s.start_ns)::BIGINT AS time_ns
 FROM _page_lead AS s

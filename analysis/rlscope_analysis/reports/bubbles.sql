@@ -14,7 +14,7 @@ WITH span AS (
 ), phased AS (
   SELECT
     row_number() OVER (ORDER BY p.start_ns) AS piece_id, p.start_ns, p.end_ns,
-    CASE WHEN p.path_id = 0 THEN '(outside)' ELSE coalesce(n.phase, n.name, '(outside)') END AS phase
+    CASE WHEN p.path_id = 0 THEN '(no phase)' ELSE coalesce(n.phase, n.name, '(no phase)') END AS phase
   FROM piece AS p LEFT JOIN _phase AS n ON n.path_id = p.path_id
   WHERE p.start_ns < p.end_ns
 ), member AS (

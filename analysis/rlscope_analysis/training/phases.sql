@@ -5,7 +5,7 @@ WITH named AS (
   SELECT path_id, label AS name FROM _phase
 ), part AS (
   SELECT
-    coalesce(n.name, CASE WHEN s.state IN ('sleeping', 'blocked') THEN '(waiting)' ELSE '(outside)' END) AS operation, s.start_ns, s.end_ns, s.state,
+    coalesce(n.name, CASE WHEN s.state IN ('sleeping', 'blocked') THEN '(waiting)' ELSE '(no phase)' END) AS operation, s.start_ns, s.end_ns, s.state,
     s.end_ns - s.start_ns AS time_ns
   FROM _lead_segment AS s LEFT JOIN named AS n ON n.path_id = s.path_id
 ), sampled AS (
@@ -45,7 +45,7 @@ LEFT JOIN sampled AS s ON s.operation = a.operation
 LEFT JOIN instance AS i ON i.operation = a.operation
 ORDER BY a.time_ns DESC, a.operation;
 COMMENT ON TABLE training_phase IS 'What the leading thread did while it iterated, by phase; of a program without phases by its own ranges. Of three iterations or more the first is left out';
-COMMENT ON COLUMN training_phase.operation IS 'The phase; else the innermost range; (outside): neither is open, (waiting): nor does it run';
+COMMENT ON COLUMN training_phase.operation IS 'The phase; else the innermost range; (no phase): neither is open, (waiting): nor does it run';
 COMMENT ON COLUMN training_phase.time_ns IS 'For how long: they add up to the time from the start of the first of these iterations to the end of the last';
 COMMENT ON COLUMN training_phase.share IS 'The same as a part of that time';
 COMMENT ON COLUMN training_phase.python_share IS 'Part of it on a CPU, in Python code, by samples; NULL: none fell into it';

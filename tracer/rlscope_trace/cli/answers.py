@@ -49,6 +49,12 @@ class AnswerFormat(str, Enum):
     HTML = "html"
 
 
+FormatOption = Annotated[
+    AnswerFormat,
+    typer.Option("--format", help="Print tables, JSON, CSV, Markdown, or a page of HTML."),
+]
+
+
 def render(
     found: Answer, output_format: AnswerFormat, *, limit: int | None, to_file: bool = False
 ) -> Iterable[str]:

@@ -20,6 +20,7 @@ from rlscope_analysis.wording import printable
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import (
     AnswerFormat,
+    FormatOption,
     FromOption,
     PerOption,
     ToOption,
@@ -66,9 +67,7 @@ def balance(  # noqa: PLR0913 - one parameter per option
             metavar="DIR", help="Keep the traces of --sweep in a new folder.", show_default=False
         ),
     ] = None,
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print tables, one JSON object, or CSV.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Tell whether CPUs, one thread or the GPU limit the rate of environment steps.
 

@@ -12,7 +12,7 @@ from rlscope_analysis.result.column import Column, Scale, Unit
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import NO_VALUE, Answer, Table
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, render
+from rlscope_trace.cli.answers import AnswerFormat, FormatOption, render
 from rlscope_trace.cli.calibrating import is_good, take
 from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.output import write_stdout
@@ -51,9 +51,7 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print a table, JSON, CSV or Markdown.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
     force: Annotated[
         bool, typer.Option("--force", help="Measure again, whatever is known already.")
     ] = False,

@@ -8,7 +8,13 @@ import typer
 from rlscope_analysis.compare.answer import FIRST_SCREEN, answer_of
 from rlscope_analysis.compare.comparison import compare as compared
 from rlscope_analysis.compare.read import read_sides
-from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
+from rlscope_trace.cli.answers import (
+    AnswerFormat,
+    FormatOption,
+    PerOption,
+    render,
+    telling_interrupts,
+)
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
@@ -30,12 +36,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
         typer.Option(metavar="TRACES", help="Traces of after, likewise.", show_default=False),
     ] = None,
     per: PerOption = None,
-    output_format: Annotated[
-        AnswerFormat,
-        typer.Option(
-            "--format", help="Print tables, one JSON object, CSV, Markdown, or a page of HTML."
-        ),
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
     every: Annotated[
         bool,
         typer.Option("--all", help="List every part, function, count and fact of the machine."),

@@ -10,7 +10,7 @@ from rlscope_analysis.result.column import Column
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import NO_VALUE, Answer, Table
 from rlscope_analysis.sentences import fact_reason
-from rlscope_trace.cli.answers import AnswerFormat, render
+from rlscope_trace.cli.answers import AnswerFormat, FormatOption, render
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.record.preflight import Finding, run_checks, tracing_works, working_backend
@@ -18,9 +18,7 @@ from rlscope_trace.record.preflight.phases import check_phases
 
 
 def doctor(
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print a table, JSON, CSV or Markdown.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The trace to be written: its directory is checked."),

@@ -11,6 +11,7 @@ from rlscope_analysis.explain.answer import explain as explained
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.answers import (
     AnswerFormat,
+    FormatOption,
     FromOption,
     PerOption,
     ToOption,
@@ -35,9 +36,7 @@ def explain(  # noqa: PLR0913 - one parameter per option
     per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print tables, JSON, CSV, Markdown, or a page.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
     rows: Annotated[int, typer.Option(min=1, help="Rows in each table.")] = 20,
     every: Annotated[bool, typer.Option("--all", help="List every row.")] = False,
 ) -> None:

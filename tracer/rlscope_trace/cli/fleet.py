@@ -19,7 +19,13 @@ from rlscope_analysis.fleet.stacked import run_on_all
 from rlscope_analysis.wording import count_of
 from rlscope_trace import __version__
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, PerOption, render, telling_interrupts
+from rlscope_trace.cli.answers import (
+    AnswerFormat,
+    FormatOption,
+    PerOption,
+    render,
+    telling_interrupts,
+)
 from rlscope_trace.cli.fleet_store import fetched
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_stdout
@@ -85,10 +91,7 @@ _ROWS = 20
 def summarize(
     traces: _Traces,
     per: PerOption = None,
-    output_format: Annotated[
-        AnswerFormat,
-        typer.Option("--format", help="Print tables, one JSON object, CSV, Markdown, or a page."),
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
     keep: Annotated[
         bool,
         typer.Option(

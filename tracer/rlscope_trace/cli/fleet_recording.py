@@ -20,7 +20,7 @@ from rlscope_analysis.result.column import Column
 from rlscope_analysis.result.table import Answer, Table
 from rlscope_analysis.wording import count_of
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, render
+from rlscope_trace.cli.answers import AnswerFormat, FormatOption, render
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
 from rlscope_trace.fleet.bucket import Bucket, store_of
@@ -168,9 +168,7 @@ def launch(
 
 def doctor(
     address: AddressOption = "auto",
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print a table, JSON, CSV or Markdown.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Check whether each node of a Ray cluster can be recorded; exit 0 only if all can."""
     with _connected(address) as cluster:

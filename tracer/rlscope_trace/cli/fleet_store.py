@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.fleet.members import MANIFEST, MOST_MEMBERS, PARTIAL_SUFFIX
 from rlscope_analysis.fleet.partial_file import MOST_BYTES
+from rlscope_analysis.spill import spill_directory
 from rlscope_trace.errors import TracerError
 from rlscope_trace.fleet.bucket import Bucket, store_of
 
@@ -22,7 +23,8 @@ _MANIFEST_BYTES = 16 << 20
 @contextmanager
 def fetched(given: Sequence[Path]) -> Iterator[list[Path]]:
     """Give paths of files for all paths: of an object store a folder with what is needed of it."""
-    with tempfile.TemporaryDirectory(prefix="rlscope-fleet-") as scratch:
+    # Where this process may remove files to its end.
+    with tempfile.TemporaryDirectory(prefix="fleet-", dir=spill_directory()) as scratch:
         yield [
             path
             if (store := store_of(path)) is None

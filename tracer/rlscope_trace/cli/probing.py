@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.wording import printable
+from rlscope_trace.confinement import needed_to_read_ourselves
 from rlscope_trace.errors import TracerError
 from rlscope_trace.installed import own_command
 from rlscope_trace.outputs.trusted import is_own_place
@@ -36,6 +37,12 @@ def probe(
         raise TracerError(
             f"a probe runs as the user who asks for it, and this is not user {identity.uid}",
             hint="run whatif without sudo: it reads a trace, and needs no rights",
+        )
+    if os.geteuid() != 0 and needed_to_read_ourselves():
+        # It would have the right to read all files, which this process has for its own modules.
+        raise TracerError(
+            "a probe runs as the user who asks for it, who may not read this installation",
+            hint="install rlscope-trace where that user may read it, and run whatif without sudo",
         )
     what = f"{printable(module)}:{printable(factory)}"
     if os.geteuid() == 0 and not _is_code_ours():

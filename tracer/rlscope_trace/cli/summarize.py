@@ -21,6 +21,7 @@ from rlscope_analysis.summary.read import summarize as compute
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli.answers import (
     AnswerFormat,
+    FormatOption,
     FromOption,
     ToOption,
     render,
@@ -42,10 +43,7 @@ class Grouping(str, Enum):
 
 def summarize(  # noqa: PLR0913 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="The trace to summarize.", show_default=False)],
-    output_format: Annotated[
-        AnswerFormat,
-        typer.Option("--format", help="Print tables, JSON, CSV per thread, Markdown, or a page."),
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
     by: Annotated[
         Grouping | None,
         typer.Option(

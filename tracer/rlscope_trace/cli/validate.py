@@ -14,7 +14,7 @@ import typer
 from rlscope_analysis.sentences import quality_sentence
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import AnswerFormat, render
+from rlscope_trace.cli.answers import AnswerFormat, FormatOption, render
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.program_runs import ProgramCommand, program_of
 from rlscope_trace.cli.scratch import folders_of_invoker, new_folder
@@ -73,9 +73,7 @@ def validate(  # noqa: PLR0913 - one parameter per option
         Path | None,
         typer.Option(metavar="DIR", help="Keep the traces in a new folder.", show_default=False),
     ] = None,
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print tables, JSON, CSV or Markdown.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Run a program with and without tracing in turn; exit 1 if corrected times are off.
 

@@ -19,6 +19,7 @@ from rlscope_analysis.whatif.vectorised import Vectorised, fitted, sizes_up_to
 from rlscope_analysis.wording import printable
 from rlscope_trace.cli.answers import (
     AnswerFormat,
+    FormatOption,
     FromOption,
     PerOption,
     ToOption,
@@ -170,9 +171,7 @@ def whatif(  # noqa: PLR0913 - one parameter per option
     per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
-    output_format: Annotated[
-        AnswerFormat, typer.Option("--format", help="Print a table, one JSON object, or CSV.")
-    ] = AnswerFormat.TABLE,
+    output_format: FormatOption = AnswerFormat.TABLE,
 ) -> None:
     """Predict how long an iteration would take with something changed.
 

@@ -43,7 +43,7 @@ def place(share: float) -> str:
 # Hue = phase: each has its own place; the others take what is left, in the order of time.
 _PHASES = {"backpropagation": 0, "simulation": 1, "inference": 2, "data": 3}
 _HUES = 7
-_GREY = {"(outside)": "o", "(unannotated)": "o", "(others)": "o", "(waiting)": "w", "(lost)": "l"}
+_GREY = {"(no phase)": "o", "(unannotated)": "o", "(others)": "o", "(waiting)": "w", "(lost)": "l"}
 
 
 def phase_classes(names: list[str]) -> dict[str, str]:

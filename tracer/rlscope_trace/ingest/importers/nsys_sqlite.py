@@ -5,7 +5,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -269,9 +269,9 @@ def _open_mode(path: Path, name: Path) -> str:
         raise ImportFileError(
             f"{path} {what}", hint=f"an export of Nsight Systems is made with: {EXPORT_COMMAND}"
         )
-    for suffix in ("-wal", "-journal"):
-        if _has_content(_beside(path, suffix)):
-            raise _locked(path, f"{shown(path.name)}{suffix} is beside it")
+    for opened, suffix in product({path, Path(os.path.realpath(path)), name}, ("-wal", "-journal")):
+        if _has_content(_beside(opened, suffix)):
+            raise _locked(path, f"{shown(opened.name)}{suffix} is beside it")
     _check_length(path, name, header)
     # Opening a database with a write-ahead log creates files beside it, unless it cannot change.
     return "?immutable=1" if header[_WAL_BYTES] == b"\x02\x02" else "?mode=ro"

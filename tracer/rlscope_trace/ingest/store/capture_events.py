@@ -142,9 +142,10 @@ def _of_unseen_gil(
     """Yield processes that nobody has looked at, of several threads: one alone has no such wait."""
     looked = facts.without_python + [(one.pid, one.ts_ns) for one in facts.interpreters]
     known = set(processes_with(looked, lives))
+    all_of_them = {life.process_id for life in lives}
     several = "SELECT process_id FROM thread GROUP BY process_id HAVING count(*) > 1 ORDER BY ALL"
     for (process_id,) in con.execute(several).fetchall():
-        if process_id not in known:
+        if process_id in all_of_them - known:
             yield Capture(process_id, "wait", True, (Fact("gil_not_looked_for"),))
 
 

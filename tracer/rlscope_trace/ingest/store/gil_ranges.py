@@ -38,9 +38,16 @@ def gil_ranges(
 
 
 def life_of(lives: Sequence[Life], pid: int, ts_ns: int) -> Life | None:
-    """Return the process that had this pid at an instant."""
-    having = [life for life in lives if life.pid == pid and life.first_ns <= ts_ns]
-    return max(having, key=lambda life: life.first_ns, default=None)
+    """Return the process that had this pid at an instant.
+
+    Before the first one it was that one, which was there when recording, or what is kept of it,
+    began.
+    """
+    having = [life for life in lives if life.pid == pid]
+    before = [life for life in having if life.first_ns <= ts_ns]
+    if before:
+        return max(before, key=lambda life: life.first_ns)
+    return min(having, key=lambda life: life.first_ns, default=None)
 
 
 def _program_start(life: Life, ts_ns: int) -> int:
