@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlscope_analysis.spill import spill_directory
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
 from rlscope_trace.outputs.names import require_possible, require_utf8
-from rlscope_trace.privileges import invoking_identity
-from rlscope_trace.rights import become_invoker, become_saver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,14 +134,13 @@ def _import(
     Ctrl-C has been heard by then.
     """
     permissions = parse_mode(mode)
-    become_invoker(invoking_identity())
     for path in files:
         require_utf8(path)
     require_possible(output)
     with _telling_interrupts(output), ExitStack() as stack:
         if prepare is not None:
             prepare(stack)
-        become_saver(None, output, mode=permissions, scratch=spill_directory())
+        write_nothing_but(output, mode=permissions)
         with progress_bar() as progress, made(progress, permissions) as trace:
             add_derived(trace)
     report_import(trace.report)

@@ -12,7 +12,7 @@ from rlscope_trace.ingest.store.gil_ranges import life_of
 from rlscope_trace.ingest.writer.captures import Capture, Captures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import duckdb
 
@@ -36,7 +36,7 @@ def add_event_capture(
     captures.set(*of_all)
     # Nothing more can be said of a process where a kind was not measured at all.
     measured = {capture.kind for capture in of_all if capture.measured}
-    of_processes = [*_of_processes(session, facts, lives), *_of_unseen_gil(con, facts, lives)]
+    of_processes = _of_processes(session, facts, lives, several=_with_several_threads(con))
     captures.set(*(one for one in of_processes if one.kind in measured))
     clients = processes_with(facts.nvtx_packages, lives)
     captures.set(*(Capture(process_id, PYTHON_RANGES, measured=True) for process_id in clients))
@@ -112,7 +112,7 @@ def _how_to_get(layer: str, cuda_calls: object) -> tuple[Fact, ...]:
 
 
 def _of_processes(
-    session: Mapping[str, object], facts: ProbeFacts, lives: Sequence[Life]
+    session: Mapping[str, object], facts: ProbeFacts, lives: Sequence[Life], *, several: set[int]
 ) -> list[Capture]:
     if not isinstance(session.get("instruments"), dict):
         return []
@@ -133,20 +133,16 @@ def _of_processes(
             rows.append(Capture(life.process_id, "native_call", False, (why,)))
         else:
             rows += _of_process(life.process_id, python)
+        is_unseen = python is None and life.process_id not in looked
+        # One thread alone has no such wait.
+        if is_unseen and life.process_id in several:
+            rows.append(Capture(life.process_id, "wait", True, (Fact("gil_not_looked_for"),)))
     return rows
 
 
-def _of_unseen_gil(
-    con: duckdb.DuckDBPyConnection, facts: ProbeFacts, lives: Sequence[Life]
-) -> Iterator[Capture]:
-    """Yield processes that nobody has looked at, of several threads: one alone has no such wait."""
-    looked = facts.without_python + [(one.pid, one.ts_ns) for one in facts.interpreters]
-    known = set(processes_with(looked, lives))
-    all_of_them = {life.process_id for life in lives}
-    several = "SELECT process_id FROM thread GROUP BY process_id HAVING count(*) > 1 ORDER BY ALL"
-    for (process_id,) in con.execute(several).fetchall():
-        if process_id in all_of_them - known:
-            yield Capture(process_id, "wait", True, (Fact("gil_not_looked_for"),))
+def _with_several_threads(con: duckdb.DuckDBPyConnection) -> set[int]:
+    found = con.execute("SELECT process_id FROM thread GROUP BY process_id HAVING count(*) > 1")
+    return {process_id for (process_id,) in found.fetchall()}
 
 
 def processes_with(reported: Sequence[tuple[int, int]], lives: Sequence[Life]) -> list[int]:
