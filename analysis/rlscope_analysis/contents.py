@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Tables of which rows are read one by one: each row takes bytes in the file that none shares.
 _READ_WHOLE = frozenset(
-    {"meta", "clock", "process", "thread", "capture", "trace_stat", "site", "operation_path",
+    {"meta", "clock", "process", "thread", "coverage", "trace_stat", "site", "operation_path",
      "overlap_fault", "gpu_device", "gpu_status"}
 )  # fmt: skip
 # More than this is not in any recording: columns of timestamps do not compress so far.

@@ -57,7 +57,7 @@ def loss_sentence(code: str | None, parameters: Mapping[str, Any]) -> tuple[str,
 
 
 def coverage_sentence(facts: Iterable[Fact], *, measured: bool, origin_ns: int = 0) -> str:
-    """Return what the rows of capture say of one kind of record: how it was measured, or why not.
+    """Return what the rows of coverage say of one kind of record: how it was measured, or why not.
 
     origin_ns: the start of the trace. Empty: nothing is to be said.
     """
@@ -86,12 +86,12 @@ def gap_sentence(reason: str, facts: Iterable[Fact], *, origin_ns: int = 0) -> s
 
 
 def facts_of(rows: Iterable[Mapping[str, Any]] | None) -> list[Fact]:
-    """Return the facts of a list that a query made of rows of capture."""
+    """Return the facts of a list that a query made of rows of coverage."""
     return [Fact(**row) for row in rows or () if row["code"] is not None]
 
 
 def fact_sentence(fact: Fact, origin_ns: int = 0) -> str:
-    """Return what one row of capture says."""
+    """Return what one row of coverage says."""
     return "".join(_halves(fact, origin_ns))
 
 

@@ -135,7 +135,7 @@ INSERT INTO operation_coded (thread_id, start_ns, end_ns, path_id)
 SELECT 1, min(began), max(began + asks + last + waits[5]), 1 FROM round GROUP BY i // 100 ORDER BY 2
 """,
     """
-INSERT INTO capture (process_id, kind, measured)
+INSERT INTO coverage (process_id, kind, measured)
 VALUES (NULL, 'thread_state', TRUE), (NULL, 'operation', TRUE)
 """,
 )

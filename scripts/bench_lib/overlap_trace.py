@@ -46,7 +46,7 @@ FROM range({processes}) AS p(p)""",
 (thread_id, process_id, tid, start_ns, end_ns, name, ended, lost_ns)
 SELECT p * 4 + t + 1, p + 1, 1000 + p * 4 + t, 0, {end_ns}, 'python', true, 0
 FROM range({processes}) AS p(p), range(4) AS t(t) ORDER BY ALL""",
-    "capture": """
+    "coverage": """
 (kind, measured)
 SELECT kind, true FROM (VALUES ('thread_state'), ('operation'), ('native_call'),
   ('wait'), ('cuda_call'), ('gpu_activity')) AS k(kind)""",

@@ -34,7 +34,7 @@ def recorded(folder: Path, **environment: str) -> Path:
     return trace
 
 
-def capture(trace: Path) -> list[tuple[object, ...]]:
+def coverage(trace: Path) -> list[tuple[object, ...]]:
     found = said(partial(query, trace), "kind = 'counter'")
     return [(process_id, *rest) for process_id, _, *rest in found]
 
@@ -52,7 +52,7 @@ def test_the_series_of_the_driver_is_in_the_trace(library: Path, tmp_path: Path)
     )
     # A program may end before the driver has answered: then nothing was measured, and says so.
     assert rows == [((70000 + n) / 1000, True) for n in range(1, len(rows) + 1)]
-    ((_, is_measured, reason),) = capture(trace)
+    ((_, is_measured, reason),) = coverage(trace)
     assert is_measured == bool(query(trace, "FROM counter"))
     refused = "utilization_memory of GPU 0: Not Supported"
     assert not is_measured or reason == f"in part: {refused}"
@@ -61,7 +61,7 @@ def test_the_series_of_the_driver_is_in_the_trace(library: Path, tmp_path: Path)
 def test_a_driver_that_hangs_costs_a_bounded_time(library: Path, tmp_path: Path) -> None:
     hanging = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_HANG": "nvmlInitWithFlags"}
     trace = recorded(tmp_path, **hanging)
-    assert capture(trace) == [(None, False, "NVML had not answered when the recording ended")]
+    assert coverage(trace) == [(None, False, "NVML had not answered when the recording ended")]
     assert query(trace, "SELECT kind, count FROM trace_stat WHERE starts_with(code, 'nvml')") == [
         ("truncated", None)
     ]

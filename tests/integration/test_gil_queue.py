@@ -128,7 +128,7 @@ def test_nobody_waits_without_contention(
     waited_ns = inside_ns(trace, window, holder["tid"], "wait", "gil")
     assert waited_ns <= 0.01 * 400e6 + queued_ns
     # Measured, and found to be none: that is no empty answer.
-    assert query(trace, "SELECT measured FROM capture WHERE kind = 'wait'") == [(True,)]
+    assert query(trace, "SELECT measured FROM coverage WHERE kind = 'wait'") == [(True,)]
 
 
 def test_windows_without_the_gil(

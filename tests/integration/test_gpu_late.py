@@ -54,7 +54,7 @@ def test_a_running_program_gets_cupti_and_is_asked_for_the_rest(
     assert {kind: (count, time_ns) for kind, count, time_ns in found} == wanted
     assert query(trace, "SELECT state, is_late FROM gpu_status") == [("on", True)]
     ((measured, codes),) = query(
-        trace, "SELECT bool_and(measured), list(code) FROM capture WHERE kind = 'gpu_activity'"
+        trace, "SELECT bool_and(measured), list(code) FROM coverage WHERE kind = 'gpu_activity'"
     )
     assert measured
     assert "gpu_late" in codes

@@ -102,7 +102,7 @@ def test_the_status_tells_the_release(family: Family, release: str) -> None:
     assert (status["state"], status["reason"], status["clock"]) == ("on", None, "monotonic")
     assert status["api_version"] == versions[release]
     assert status["refused"] is None
-    assert family.capture(f"release-{release}", "gpu_activity")[0] is True
+    assert family.coverage(f"release-{release}", "gpu_activity")[0] is True
 
 
 def test_devices_and_streams_are_told_apart(family: Family) -> None:
@@ -154,7 +154,7 @@ def test_a_clock_that_was_refused_is_converted(family: Family) -> None:
     assert family.statuses("refuse")[0]["clock"] == "converted"
     assert "RegisterTimestampCallback" in family.statuses("refuse")[0]["subject"]
     for label in CONVERTED:
-        measured, reason = family.capture(label, "gpu_activity")
+        measured, reason = family.coverage(label, "gpu_activity")
         assert measured
         assert "converted from CUPTI's clock" in reason
 
@@ -211,7 +211,7 @@ def test_what_was_not_asked_for_is_not_measured(family: Family, label: str, reas
     (status,) = family.statuses(label)
     assert (status["state"], status["reason"]) == ("off", reason)
     assert family.work(label) == {}
-    measured, said = family.capture(label, "gpu_activity")
+    measured, said = family.coverage(label, "gpu_activity")
     assert not measured
     assert f"--cupti {label}" in said
 
@@ -223,11 +223,11 @@ def test_a_program_without_cuda_is_not_measured(family: Family) -> None:
     )
     assert len(rows) == 1
     measured = family.query(
-        "SELECT measured FROM capture WHERE kind = 'gpu_activity' AND process_id = ?",
+        "SELECT measured FROM coverage WHERE kind = 'gpu_activity' AND process_id = ?",
         rows[0][0],
     )
     assert measured == []
     everybody = family.query(
-        "SELECT measured FROM capture WHERE kind = 'gpu_activity' AND process_id IS NULL",
+        "SELECT measured FROM coverage WHERE kind = 'gpu_activity' AND process_id IS NULL",
     )
     assert everybody == [(False,)]

@@ -100,7 +100,7 @@ def test_a_call_that_fails_disturbs_nobody(family: Family, call: str) -> None:
         assert last["reason"] == "cupti_failed"
         assert call == last["subject"].partition("(")[0]
     for kind in ("cuda_call", "gpu_activity"):
-        measured, reason = family.capture(call, kind)
+        measured, reason = family.coverage(call, kind)
         assert measured is (call not in FATAL)
         # Where there are fewer rows for it, or none, that is no zero.
         assert (call in reason) is (last["reason"] is not None)
@@ -154,7 +154,7 @@ def test_a_program_may_end_as_it_likes(family: Family, end: str) -> None:
     found = family.work(end).get("kernel", (0, 0))
     wanted = truth(family.reported(end))["kernel"]
     # _exit: nobody can ask CUPTI for the rest there.
-    is_whole = "CUPTI still held records" not in family.capture(end, "gpu_activity")[1]
+    is_whole = "CUPTI still held records" not in family.coverage(end, "gpu_activity")[1]
     assert found == wanted if is_whole else (end == "_exit" and found[0] <= wanted[0])
 
 
@@ -166,12 +166,12 @@ def test_a_program_may_be_killed(family: Family) -> None:
     # What CUPTI had not handed over is gone with the process.
     wanted = truth(family.reported("kill"))["kernel"]
     assert family.work("kill").get("kernel", (0, 0))[0] <= wanted[0]
-    measured, reason = family.capture("kill", "gpu_activity")
+    measured, reason = family.coverage("kill", "gpu_activity")
     assert measured
     assert "in part: CUPTI still held records when it ended" in reason
     ((count,),) = family.query("SELECT count FROM trace_stat WHERE code = 'cupti_held_records'")
     assert count == sum(
-        "CUPTI still held records" in family.capture(label, "gpu_activity")[1]
+        "CUPTI still held records" in family.coverage(label, "gpu_activity")[1]
         for label in family.programs
     )
 
@@ -195,14 +195,14 @@ def test_contexts_come_and_go(family: Family) -> None:
 def test_a_program_without_gpu_work_is_measured_as_such(family: Family) -> None:
     assert_undisturbed(family, "idle")
     assert [status["state"] for status in family.statuses("idle")] == ["on"]
-    assert family.capture("idle", "gpu_activity")[0] is True
+    assert family.coverage("idle", "gpu_activity")[0] is True
     assert family.work("idle") == {}
 
 
 def test_a_machine_without_a_gpu_is_not_measured(family: Family) -> None:
     assert_undisturbed(family, "no device", 100)
     assert family.statuses("no device") == []
-    assert family.capture("no device", "gpu_activity")[0] is False
+    assert family.coverage("no device", "gpu_activity")[0] is False
 
 
 @pytest.mark.parametrize(
@@ -217,5 +217,5 @@ def test_a_missing_library_is_named(family: Family, label: str, reason: str, wor
     (status,) = family.statuses(label)
     assert status["state"] == "refused"
     assert status["reason"] == reason
-    measured, said = family.capture(label, "gpu_activity")
+    measured, said = family.coverage(label, "gpu_activity")
     assert (measured, said[: len(words)]) == (False, words)

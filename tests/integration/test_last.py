@@ -83,8 +83,8 @@ def busy(program: Callable[..., Workload]) -> Workload:
 
 
 def kept_from(trace: Path) -> int:
-    """Return since when a trace was kept, as its table capture says."""
-    ((from_ns,),) = query(trace, "SELECT ts_ns FROM capture WHERE code = 'kept_last'")
+    """Return since when a trace was kept, as its table coverage says."""
+    ((from_ns,),) = query(trace, "SELECT ts_ns FROM coverage WHERE code = 'kept_last'")
     return int(from_ns)
 
 
@@ -116,7 +116,7 @@ def test_what_is_kept_is_what_a_whole_recording_has(
     whole = recovered(spool, tmp_path / "whole.duckdb")
     last = recovered(later, tmp_path / "last.duckdb")
     from_ns = kept_from(last)
-    assert query(whole, "SELECT count(*) FROM capture WHERE code = 'kept_last'") == [(0,)]
+    assert query(whole, "SELECT count(*) FROM coverage WHERE code = 'kept_last'") == [(0,)]
     assert min(start for _, start, *_ in states_from(last, 0)) >= from_ns
     reported = states_from(last, from_ns)
     assert len(reported) > 1000
@@ -127,7 +127,7 @@ def test_what_is_kept_is_what_a_whole_recording_has(
     command = "SELECT command FROM process WHERE pid = ?"
     assert query(last, command, [busy.pid]) == query(whole, command, [busy.pid])
     # It was looked at before what is kept.
-    looked = "SELECT kind, measured, code FROM capture WHERE process_id = (" \
+    looked = "SELECT kind, measured, code FROM coverage WHERE process_id = (" \
              "SELECT process_id FROM process WHERE pid = ?) ORDER BY ALL"  # fmt: skip
     assert query(last, looked, [busy.pid]) == query(whole, looked, [busy.pid])
     # A function that was sampled has a name, though it was told before.
@@ -236,7 +236,7 @@ def test_a_short_recording_is_kept_as_a_whole(tmp_path: Path) -> None:
     done = rlscope("-o", trace, "--last", "10m", "--", sys.executable, "-c", "print('said')")
     assert (done.returncode, done.stdout) == (0, "said\n")
     assert "the last " not in done.stderr
-    assert query(trace, "SELECT count(*) FROM capture WHERE code = 'kept_last'") == [(0,)]
+    assert query(trace, "SELECT count(*) FROM coverage WHERE code = 'kept_last'") == [(0,)]
     assert_conserved(trace)
     assert list(tmp_path.iterdir()) == [trace]
 

@@ -291,7 +291,7 @@ def test_what_was_not_asked_for_is_not_measured(
     path, _, _ = record(tmp_path, channel, messages)
     with rlscope_analysis.open(path) as trace:
         assert trace.sql("SELECT count(*) FROM early_message").fetchall() == [(0,)]
-        measured = f"SELECT measured FROM capture WHERE kind = 'early_message:{channel}'"
+        measured = f"SELECT measured FROM coverage WHERE kind = 'early_message:{channel}'"
         assert trace.sql(measured).fetchall() == [(False,)]
 
 

@@ -15,7 +15,7 @@ from rlscope_trace.record.shims import PYTHON_FOLDER
 
 pytestmark = pytest.mark.root
 ABSENCES = (
-    "SELECT measured, part, code, subject, detail FROM capture WHERE kind = 'operation:phases'"
+    "SELECT measured, part, code, subject, detail FROM coverage WHERE kind = 'operation:phases'"
 )
 IMPORTING = "import gymnasium.core; print('alive')"
 

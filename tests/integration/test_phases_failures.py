@@ -25,7 +25,7 @@ if child == 0: os._exit(0)
 os.waitpid(child, 0)
 """
 FAILURES = (
-    "SELECT process_id, measured AND part, code, subject, detail FROM capture"
+    "SELECT process_id, measured AND part, code, subject, detail FROM coverage"
     " WHERE kind = 'operation:phases'"
 )
 SIMULATIONS = "SELECT count(*) FROM operation WHERE name = 'simulation'"
@@ -147,7 +147,7 @@ def test_an_attach_tells_what_it_could_not_install(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     what = "the adapter of gymnasium.core failed: AttributeError: type object 'Env' has no"
     assert what in done.stderr
-    reported = query(trace, "SELECT code, subject, detail FROM capture WHERE part")
+    reported = query(trace, "SELECT code, subject, detail FROM coverage WHERE part")
     (detail,) = [row[2] for row in reported if row[:2] == LATE_FAILURE]
     assert detail.startswith("AttributeError: type object 'Env' has no")
     assert ("late_open_ranges", None, None) in reported

@@ -107,7 +107,7 @@ def test_a_range_is_told_by_its_client(recorded: tuple[Path, str]) -> None:
     ]
     assert {row[2] for row in rows if row[1] not in ("work", "(unannotated)")} == {"range"}
     ((reported,),) = query(
-        trace, "SELECT count(*) FROM capture WHERE kind = ? AND measured", [PYTHON_RANGES]
+        trace, "SELECT count(*) FROM coverage WHERE kind = ? AND measured", [PYTHON_RANGES]
     )
     # The third one is that with another clock.
     assert reported == 3
@@ -120,5 +120,5 @@ def test_a_clock_that_is_not_ours_is_told_and_nothing_misplaced(recorded: tuple[
     assert query(
         trace,
         "SELECT p.name LIKE 'python%', c.measured, c.code = 'other_clock'"
-        " FROM capture AS c JOIN process AS p USING (process_id) WHERE kind = 'operation'",
+        " FROM coverage AS c JOIN process AS p USING (process_id) WHERE kind = 'operation'",
     ) == [(True, False, True)]

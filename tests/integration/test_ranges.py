@@ -212,9 +212,9 @@ def test_nothing_is_listened_to_with_nvtx_off(tmp_path: Path) -> None:
     done = rlscope("-o", trace, "--nvtx", "off", "--", sys.executable, "-c", PYTHON_CLIENT)
     assert done.returncode == 0, done.stderr
     assert query(trace, "SELECT count(*) FROM operation") == [(0,)]
-    assert query(trace, "SELECT measured, code, subject FROM capture WHERE kind = 'operation'") == [
-        (False, "not_asked_for", "--nvtx off")
-    ]
+    assert query(
+        trace, "SELECT measured, code, subject FROM coverage WHERE kind = 'operation'"
+    ) == [(False, "not_asked_for", "--nvtx off")]
 
 
 def test_a_small_address_space_is_left_to_the_program(tmp_path: Path, client: Path) -> None:

@@ -55,7 +55,7 @@ def test_the_first_recorder_keeps_the_ranges(
     _, words = recorder.communicate()
     assert recorder.returncode == 0, words
     assert (ranges(first), ranges(second)) == (1000, 0)
-    reported = query(second, "SELECT measured, code FROM capture WHERE kind = 'operation'")
+    reported = query(second, "SELECT measured, code FROM coverage WHERE kind = 'operation'")
     assert {measured for measured, _ in reported} == {False}
     assert all(str(code).startswith("other_recorder") for _, code in reported)
     assert "another recorder" in rlscope("summarize", second, "--all").stdout

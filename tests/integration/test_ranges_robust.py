@@ -55,7 +55,7 @@ def lost(trace: Path, source: str) -> int:
 def operation_capture(trace: Path) -> list[tuple[object, ...]]:
     return query(
         trace,
-        "SELECT measured, code FROM capture WHERE kind = 'operation' ORDER BY process_id"
+        "SELECT measured, code FROM coverage WHERE kind = 'operation' ORDER BY process_id"
         " NULLS FIRST",
     )
 

@@ -174,7 +174,7 @@ def test_a_user_with_two_capabilities_records_programs_of_theirs(folder: Path) -
         assert query(output, f"SELECT count(*) > 0 FROM {table}") == [(True,)], table
     kinds = ("native_call:simulator", "wait", "operation")
     for kind in kinds:
-        measured = query(output, "SELECT bool_and(measured) FROM capture WHERE kind = ?", [kind])
+        measured = query(output, "SELECT bool_and(measured) FROM coverage WHERE kind = ?", [kind])
         assert measured == [(True,)], kind
 
 

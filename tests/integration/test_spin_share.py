@@ -189,7 +189,7 @@ def test_the_summary_names_it(tmp_path: Path, launch: Launch) -> None:
     program = launch(trace, command, (SAMPLING,)).ready()
     until(lambda: program.events("python"), what="Python is found")
     program.finished()
-    assert query(trace, "SELECT measured FROM capture WHERE kind = 'cpu_sample'") == [(True,)]
+    assert query(trace, "SELECT measured FROM coverage WHERE kind = 'cpu_sample'") == [(True,)]
     done = rlscope("summarize", trace, "--all")
     assert done.returncode == 0
     assert re.search(r"observed .* is spinning", done.stdout)

@@ -171,7 +171,7 @@ def test_the_trace_is_whole(recorded: dict[str, Any]) -> None:
     assert query(trace, "SELECT count(*) FROM trace_stat WHERE kind = 'dropped'") == [(0,)]
     assert query(trace, "SELECT * FROM overlap_fault") == []
     assert query(
-        trace, "SELECT DISTINCT measured FROM capture WHERE kind LIKE 'native_call:simulator'"
+        trace, "SELECT DISTINCT measured FROM coverage WHERE kind LIKE 'native_call:simulator'"
     ) == [(True,)]
 
 

@@ -192,7 +192,7 @@ def test_what_was_not_measured_is_said(
     target.go()
     assert recorder.wait() == 0
     assert query(trace, "SELECT count(*) FROM wait") == [(0,)]
-    rows = query(trace, "SELECT kind, measured FROM capture WHERE code IS NOT NULL")
+    rows = query(trace, "SELECT kind, measured FROM coverage WHERE code IS NOT NULL")
     assert ("wait", False) in rows
     assert ("native_call", False) in rows or ("native_call:simulator", False) in rows
     assert ("cpu_sample", False) in rows

@@ -43,7 +43,7 @@ def write_trace(
 ) -> Path:
     """Write a trace of these iterations, each a range; extra(builder, process) adds to it."""
     builder = TraceBuilder(path)
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     builder.meta |= meta or {}
     process = builder.process(pid=7, name="python")
     states: list[Interval] = []

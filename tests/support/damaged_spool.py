@@ -32,7 +32,7 @@ _VALUES = (
 )  # fmt: skip
 _SESSION: dict[str, object] = {
     "machine": "x86_64", "capture": "btf", "ring_mib": 32, "nvml": True,
-    "instruments": {
+    "probe_settings": {
         "layers": ["simulator", "backend", "cuda_api"], "sample_hz": 99, "gil": "full",
         "cuda_calls": "auto", "call_probes": "session", "not_measured": {},
     },

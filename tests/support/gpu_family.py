@@ -71,7 +71,7 @@ class Family:
         )
         return [dict(zip(names.split(), row, strict=True)) for row in rows]
 
-    def capture(self, label: str, kind: str) -> tuple[bool, str]:
+    def coverage(self, label: str, kind: str) -> tuple[bool, str]:
         """Return whether a kind was measured of a program, and what there is to say of it."""
         process = self.process(label)
         where = f"kind = '{kind}' AND (process_id = {process} OR process_id IS NULL)"

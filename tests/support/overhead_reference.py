@@ -52,7 +52,7 @@ class Reference:
         )
         self.measured = dict(
             rows(
-                "SELECT process_id, bool_or(measured) FROM capture WHERE kind = 'gpu_activity'"
+                "SELECT process_id, bool_or(measured) FROM coverage WHERE kind = 'gpu_activity'"
                 " GROUP BY ALL"
             )
         )

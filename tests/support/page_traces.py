@@ -36,7 +36,7 @@ def training(
     """Make rounds of 70 ms: 30 ms of simulation, then an update; the third has none."""
     builder = TraceBuilder(path, meta=META)
     for kind in kinds:
-        builder.capture(kind)
+        builder.coverage(kind)
     end_ns = rounds * ROUND_NS
     main = builder.process(pid=100, name=name, command=COMMAND, end_ns=end_ns)
     children = [
@@ -78,7 +78,7 @@ def _answers(rounds: int) -> list[object]:
 def with_gpu(builder: TraceBuilder, rounds: int = 6) -> TraceBuilder:
     """Add a kernel and a copy in each update, launched by the learner."""
     for kind in ("gpu_activity", "cuda_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     builder.device(0, "Fake GPU")
     for at in range(rounds):
         start = at * ROUND_NS + 32 * MS

@@ -42,11 +42,11 @@ def traces(draw: st.DrawFn) -> TraceBuilder:
     ]
     for kind in ("thread_state", "gpu_activity"):
         for process_id in draw(st.sets(st.sampled_from([None, *processes]))):
-            builder.capture(kind, process_id=process_id, measured=draw(st.booleans()))
+            builder.coverage(kind, process_id=process_id, measured=draw(st.booleans()))
     for process_id in processes:
         for ts_ns, state, is_late in draw(STATUSES):
             builder.gpu_status(process_id, ts_ns, state=state, is_late=is_late)
-    builder.capture("operation")
+    builder.coverage("operation")
     for layer in draw(st.sets(LAYERS)):
         builder.site(layer, "probed later", probed_ns=draw(INSTANTS))
     # Threads of one process do not follow each other, as in a trace of several at once.

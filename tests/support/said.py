@@ -17,12 +17,12 @@ Said = tuple[int | None, str, bool, str | None]
 def said(ask: Callable[[str], Sequence[Sequence[Any]]], where: str = "TRUE") -> list[Said]:
     """Return process, kind, whether it was measured, and the sentence; None: there is none.
 
-    ask: runs a query on the trace. where: of which rows of capture.
+    ask: runs a query on the trace. where: of which rows of coverage.
     """
     (((origin_ns,)),) = ask("SELECT coalesce(min(start_ns), 0) FROM thread")
     facts: dict[tuple[int | None, str, bool], list[Fact]] = {}
     for process_id, kind, measured, code, *rest in ask(
-        f"SELECT {_COLUMNS} FROM capture WHERE {where}"
+        f"SELECT {_COLUMNS} FROM coverage WHERE {where}"
     ):
         found = facts.setdefault((process_id, kind, measured), [])
         if code is not None:

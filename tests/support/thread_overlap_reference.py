@@ -35,8 +35,8 @@ _OVERLAP = (
 measured AS (
   SELECT thread_id, kind,
     coalesce(
-      (SELECT bool_or(measured) FROM capture WHERE kind = k.kind AND process_id = l.process_id),
-      (SELECT bool_or(measured) FROM capture WHERE kind = k.kind AND process_id IS NULL),
+      (SELECT bool_or(measured) FROM coverage WHERE kind = k.kind AND process_id = l.process_id),
+      (SELECT bool_or(measured) FROM coverage WHERE kind = k.kind AND process_id IS NULL),
       false) AS measured
   FROM life AS l, (VALUES ('thread_state'), ('gpu_activity')) AS k(kind)
 ),
@@ -154,9 +154,9 @@ seen AS (
         AND g.start_ns <= p.ts_ns AND g.end_ns > p.ts_ns
     ) AS is_busy,
     coalesce(
-      (SELECT bool_or(measured) FROM capture AS c
+      (SELECT bool_or(measured) FROM coverage AS c
         WHERE c.kind = 'gpu_activity' AND c.process_id = l.process_id),
-      (SELECT bool_or(measured) FROM capture AS c
+      (SELECT bool_or(measured) FROM coverage AS c
         WHERE c.kind = 'gpu_activity' AND c.process_id IS NULL),
       false)
       AND NOT EXISTS (FROM late WHERE process_id = l.process_id AND from_ns > p.ts_ns)

@@ -29,7 +29,7 @@ from rlscope_analysis.schema.vocabulary import (
     THREAD_STATES,
 )
 from rlscope_analysis.views import install_views
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,7 +129,7 @@ class TraceBuilder:
     _states: list[tuple[object, ...]] = field(default_factory=list)
     _losses: list[tuple[object, ...]] = field(default_factory=list)
     _clocks: list[tuple[object, ...]] = field(default_factory=list)
-    _captures: list[tuple[object, ...]] = field(default_factory=list)
+    _coverages: list[tuple[object, ...]] = field(default_factory=list)
     _operations: list[tuple[int, int, int, tuple[str | None, ...], int | None]] = field(
         default_factory=list
     )
@@ -238,7 +238,7 @@ class TraceBuilder:
         """Add an instant on three clocks."""
         self._clocks.append((ts_ns, realtime_ns, ts_ns))
 
-    def capture(
+    def coverage(
         self,
         kind: str,
         *,
@@ -248,7 +248,7 @@ class TraceBuilder:
     ) -> None:
         """Say that a kind of record was measured, or was not; without any: thread_state was."""
         facts = () if fact is None else (fact,)
-        self._captures += Capture(process_id, kind, measured, facts).rows()
+        self._coverages += KindCoverage(process_id, kind, measured, facts).rows()
 
     def operation(
         self,
@@ -496,7 +496,7 @@ class TraceBuilder:
         for table, rows in (
             ("meta", list(self.meta.items())),
             ("clock", self._clocks),
-            ("capture", self._captures or list(Capture(None, "thread_state", True).rows())),
+            ("coverage", self._coverages or list(KindCoverage(None, "thread_state", True).rows())),
             ("process", self._processes),
             ("thread", self._threads),
             ("thread_state_coded", self._states),

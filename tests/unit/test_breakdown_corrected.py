@@ -94,7 +94,7 @@ def trained(path: Path, *, scale: float = 1.0, with_costs: bool = True) -> Path:
     """Write a process whose leading thread launches work for a GPU, and a thread beside it."""
     builder = TraceBuilder(path)
     for kind in ("thread_state", "operation", "native_call", "cpu_sample", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     process = builder.process(pid=7, end_ns=100 * MS)
     main = builder.thread(
         process, tid=7, name="main", states=[run(60 * MS), sleep(20 * MS), run(20 * MS)]
@@ -267,8 +267,8 @@ def test_a_kind_of_event_without_a_cost_leaves_its_rows_open(tmp_path: Path) -> 
 
 def test_where_nobody_knows_who_ran_nothing_is_corrected(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "imported.duckdb")
-    builder.capture("thread_state", measured=False)
-    builder.capture("operation")
+    builder.coverage("thread_state", measured=False)
+    builder.coverage("operation")
     process = builder.process(pid=7, end_ns=MS)
     thread = builder.thread(process, states=[], end_ns=MS)
     builder.operation(thread, 1000, 2000, "step", source="record_function")

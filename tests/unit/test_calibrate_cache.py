@@ -26,7 +26,7 @@ from rlscope_trace.spool.costs import (
 )
 from rlscope_trace.spool.directory import CALIBRATION_FILE, remove_files
 
-SESSION: dict[str, object] = {"capture": "btf", "instruments": {"call_probes": "multi"}}
+SESSION: dict[str, object] = {"capture": "btf", "probe_settings": {"call_probes": "multi"}}
 
 
 def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_of_several_ways_that_of_the_recording_counts(tmp_path: Path) -> None:
     rows = costs_of_spool(spool, SESSION)
     calls = {row.part: row.mean_ns for row in rows if row.event == "call"}
     assert calls == {"inside": 550.0, "outside": 800.0}
-    perf = costs_of_spool(spool, {"capture": "tracefs", "instruments": {"call_probes": "perf"}})
+    perf = costs_of_spool(spool, {"capture": "tracefs", "probe_settings": {"call_probes": "perf"}})
     for event, known in (("call", "multi, session"), ("switch", "btf")):
         (row,) = [row for row in perf if row.event == event]
         assert row.mean_ns is None

@@ -194,7 +194,7 @@ def test_other_counts_are_another_program(tmp_path: Path, base: list[Run]) -> No
 
 def test_kinds_are_not_mixed(tmp_path: Path) -> None:
     def imported(builder: TraceBuilder, _: int) -> None:
-        builder.capture("operation", fact=Fact("kineto"))
+        builder.coverage("operation", fact=Fact("kineto"))
 
     recorded = read(write_trace(tmp_path / "a.duckdb", noisy(1)))
     one, other = (
@@ -300,7 +300,7 @@ def with_kernels(path: Path, *kernels: tuple[str, int], steps: int = 1) -> Path:
     """Write iterations of 91 ms of which the CPU's part never differs; kernels: name, us."""
 
     def extra(builder: TraceBuilder, process: int) -> None:
-        builder.capture("gpu_activity")
+        builder.coverage("gpu_activity")
         for step in range(steps):
             for at, (name, time_us) in enumerate(kernels):
                 start = (91 * step + 40 + at) * MS
@@ -331,8 +331,8 @@ def test_kernels_that_came_went_or_moved_are_seen(tmp_path: Path, steps: int) ->
 
 def test_what_a_gpu_does_is_counted(tmp_path: Path) -> None:
     def extra(builder: TraceBuilder, process: int) -> None:
-        builder.capture("gpu_activity")
-        builder.capture("cuda_call")
+        builder.coverage("gpu_activity")
+        builder.coverage("cuda_call")
         for at, kind in enumerate(("kernel", "kernel", "graph", "memcpy", "memset", "sync")):
             start = (40 + at) * MS
             builder.cuda_call(1, start, start + 10, kind="launch" if at < 3 else "memcpy")
@@ -366,7 +366,7 @@ def test_what_other_programs_took_is_no_verdict(tmp_path: Path) -> None:
 
     def disturbed(name: str, wait: int) -> Path:
         builder = TraceBuilder(tmp_path / f"{name}.duckdb")
-        builder.capture("thread_state")
+        builder.coverage("thread_state")
         process, now, states = builder.process(pid=7), 0, []
         for _ in range(COUNT):
             builder.operation(1, now, now + 10 * MS + wait, "iteration")

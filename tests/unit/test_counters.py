@@ -56,8 +56,8 @@ class Stored:
             trace = TraceWriter(connection, directory, report_nothing)
             self.written: Counters = insert_counters(trace, open_spool(directory))
             self.rows = connection.execute("FROM counter ORDER BY ts_ns, uuid, name").fetchall()
-            found = self.written.capture
-            self.capture = (
+            found = self.written.coverage
+            self.coverage = (
                 []
                 if found is None
                 else [(found.measured, coverage_sentence(found.facts, measured=found.measured))]
@@ -80,7 +80,7 @@ def test_readings_become_rows(tmp_path: Path) -> None:
         (210, "box", "GPU-b", 1, "sm_clock", 1980.0),
         (END_NS, "box", "GPU-a", 0, "power", 72.0),
     ]
-    assert stored.capture == [(True, "NVML, every 100 ms")]
+    assert stored.coverage == [(True, "NVML, every 100 ms")]
     assert stored.losses() == []
     assert json.loads(stored.written.meta["nvml_devices"])[1] == {
         "device_id": 1, "uuid": "GPU-b", "name": "H200",
@@ -96,7 +96,7 @@ def test_what_was_refused_is_said_once_for_all_devices(tmp_path: Path) -> None:
         ),
         {"device": 0, "not_measured": "power", "reason": "GPU is lost"},
     ]  # fmt: skip
-    assert Stored(tmp_path / "spool", lines).capture == [
+    assert Stored(tmp_path / "spool", lines).coverage == [
         (
             True,
             "in part: energy, sm_activity of GPU 0, 1: Not Supported;"
@@ -106,7 +106,7 @@ def test_what_was_refused_is_said_once_for_all_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "nvml", "capture"),
+    ("lines", "nvml", "coverage"),
     [
         (None, None, []),
         (None, False, [(False, "not asked for: --no-nvml")]),
@@ -144,10 +144,10 @@ def test_what_is_not_measured_says_why(
     tmp_path: Path,
     lines: list[object] | None,
     nvml: bool | None,
-    capture: list[tuple[object, ...]],
+    coverage: list[tuple[object, ...]],
 ) -> None:
     stored = Stored(tmp_path / "spool", lines, nvml=nvml)
-    assert (stored.rows, stored.capture) == ([], capture)
+    assert (stored.rows, stored.coverage) == ([], coverage)
 
 
 @pytest.mark.parametrize(

@@ -652,8 +652,8 @@ class TestOnTheGpu:
     def calls(self, builder: TraceBuilder) -> TraceBuilder:
         """Return a trace with a launch from 10 to 12, and a wait from 20 to 65 for its stream."""
         process = builder.process(pid=1)
-        builder.capture("gpu_activity")
-        builder.capture("thread_state")
+        builder.coverage("gpu_activity")
+        builder.coverage("thread_state")
         thread = builder.thread(process, states=[run(80)])
         builder.operation(thread, 0, 80, "iteration")
         builder.operation(thread, 8, 15, "forward")
@@ -710,8 +710,8 @@ class TestOnTheGpu:
     ) -> None:
         """It spins in a call from 6 to 50, and has no CPU when the kernel ends."""
         process = builder.process(pid=1)
-        builder.capture("gpu_activity")
-        builder.capture("thread_state")
+        builder.coverage("gpu_activity")
+        builder.coverage("thread_state")
         thread = builder.thread(process, states=[run(20), preempted(20), run(20)])
         builder.operation(thread, 0, 60, "iteration")
         builder.cuda_call(thread, 1, 3, kind="launch", name="cudaLaunchKernel", correlation_id=1)

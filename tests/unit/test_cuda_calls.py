@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from probed_cuda import DRIVER, build_libraries
-from rlscope_trace.record.instruments import cuda_calls
-from rlscope_trace.record.instruments.cuda_calls import CudaCalls
-from rlscope_trace.record.instruments.process import Process
+from rlscope_trace.record.probes import cuda_calls
+from rlscope_trace.record.probes.cuda_calls import CudaCalls
+from rlscope_trace.record.probes.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rlscope_trace.record.instruments.calls import Point
-    from rlscope_trace.record.instruments.modules import Module
+    from rlscope_trace.record.probes.calls import Point
+    from rlscope_trace.record.probes.modules import Module
 
 
 class Log:

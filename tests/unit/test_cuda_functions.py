@@ -9,8 +9,8 @@ import pytest
 from conftest import Workload
 from probed_cuda import DRIVER, build_libraries, build_linked_in, stripped
 from rlscope_trace._capture import FunctionFile
-from rlscope_trace.record.instruments.cuda_calls import expects_cupti
-from rlscope_trace.record.instruments.cuda_functions import functions_of, kind_of, library_of
+from rlscope_trace.record.probes.cuda_calls import expects_cupti
+from rlscope_trace.record.probes.cuda_functions import functions_of, kind_of, library_of
 
 LIBRARIES = {
     "/usr/lib/x86_64-linux-gnu/libcuda.so.1": "cuda",

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 LEFT = "CUPTI is left to another profiler (torch.profiler, nsys): --cupti yield"
 BEGIN, FINISH = 100, 1000
-INSTRUMENTS = {"layers": ["simulator"], "sample_hz": 0, "gil": "waits", "not_measured": {},
+PROBE_SETTINGS = {"layers": ["simulator"], "sample_hz": 0, "gil": "waits", "not_measured": {},
                "cuda_calls": "auto"}  # fmt: skip
-SESSION = {"instruments": INSTRUMENTS, "capture": "btf", "machine": "x86_64",
+SESSION = {"probe_settings": PROBE_SETTINGS, "capture": "btf", "machine": "x86_64",
            "gpu": {"measured": True, "fact": {"code": "cupti"}}}  # fmt: skip
 CUDA, NATIVE = 4, 3
 WHERE = "libcuda.so.1, libcudart.so.12: no GPU activity, no correlation"
@@ -195,7 +195,7 @@ def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more:
     spool.thread(1, ts_ns=BEGIN, tid=10)
     shim = cupti(10)
     shim.status(OFF, YIELDED)
-    session = {**SESSION, "instruments": {**INSTRUMENTS, "cuda_calls": mode}}
+    session = {**SESSION, "probe_settings": {**PROBE_SETTINGS, "cuda_calls": mode}}
     trace = Trace(tmp_path, spool, [], shim, session=session)
     assert trace.said == {1: (False, f"{LEFT}{more}")}
 
@@ -203,7 +203,7 @@ def test_a_process_too_short_for_probes_says_so(tmp_path: Path, mode: str, more:
 def test_a_process_that_called_cuda_did_initialise_it(tmp_path: Path, spool: SpoolBuilder) -> None:
     # The spool of a recorder that asked for CUPTI, and heard nothing of it.
     trace = Trace(tmp_path, spool, [*SITES, reported(10), reported(20)], ShimBuilder())
-    rows = trace.ask("SELECT process_id, measured, code FROM capture WHERE kind = 'gpu_activity'")
+    rows = trace.ask("SELECT process_id, measured, code FROM coverage WHERE kind = 'gpu_activity'")
     assert rows == [(1, False, "cupti_unheard"), (2, False, "cupti_unheard")]
 
 
@@ -222,8 +222,8 @@ def test_where_cupti_was_refused_probes_tell(tmp_path: Path, spool: SpoolBuilder
     trace = Trace(tmp_path, spool, [*SITES, reported(10)], shim)
     assert trace.calls == OF_FIRST + OF_SECOND
     assert trace.said[1] == (True, f"by probes on the functions of {WHERE}")
-    assert trace.ask("SELECT measured FROM capture WHERE kind = 'gpu_activity' AND process_id = 1")\
-        == [(False,)]  # fmt: skip
+    query = "SELECT measured FROM coverage WHERE kind = 'gpu_activity' AND process_id = 1"
+    assert trace.ask(query) == [(False,)]
     # Nobody looked at the second one, but its library had its probes.
     assert trace.said[2] == (
         True, "by probes on the functions of CUDA's libraries: no GPU activity, no correlation",
@@ -281,11 +281,11 @@ def test_what_was_away_for_a_while_is_measured_in_part(tmp_path: Path, spool: Sp
 def test_the_layer_says_where_its_calls_are(tmp_path: Path, mode: str | None, reason: str) -> None:
     spool = SpoolBuilder()
     spool.thread(1, ts_ns=BEGIN, tid=10)
-    instruments = {**INSTRUMENTS, "cuda_calls": mode}
+    probe_settings = {**PROBE_SETTINGS, "cuda_calls": mode}
     if mode is None:
-        del instruments["cuda_calls"]
-    trace = Trace(tmp_path, spool, [], session={**SESSION, "instruments": instruments})
-    assert trace.ask("SELECT measured, code FROM capture WHERE kind = 'native_call:cuda_api'") \
+        del probe_settings["cuda_calls"]
+    trace = Trace(tmp_path, spool, [], session={**SESSION, "probe_settings": probe_settings})
+    assert trace.ask("SELECT measured, code FROM coverage WHERE kind = 'native_call:cuda_api'") \
         == [(False, reason)]  # fmt: skip
 
 

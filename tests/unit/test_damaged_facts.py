@@ -24,7 +24,14 @@ ODD = [
     "NaN", "1e400", "-1", "9" * 30, "null", "true", "[]", "{}", '"x"', '"\\ud800"', '"\\u0000"',
     '"' + "x" * 100_000 + '"', "[" * 50_000, "0.5", "[null]", '{"measured": 1}', '[{"pid": "x"}]',
 ]  # fmt: skip
-SHAPED = ("instruments", "operations", "gpu", "operations_late", "shim_taken_pids", "recorder_pid")
+SHAPED = (
+    "probe_settings",
+    "operations",
+    "gpu",
+    "operations_late",
+    "shim_taken_pids",
+    "recorder_pid",
+)
 
 
 @pytest.mark.parametrize("key", SHAPED)
@@ -61,7 +68,7 @@ def test_words_that_are_no_utf8_are_kept_as_far_as_they_go(tmp_path: Path) -> No
 def test_odd_values_in_any_file_make_a_trace(tmp_path: Path, value: str) -> None:
     folder = build(tmp_path / "spool")
     lines = {
-        "session.json": f'{{"host": {value}, "instruments": {value}, "ring_mib": {value}}}',
+        "session.json": f'{{"host": {value}, "probe_settings": {value}, "ring_mib": {value}}}',
         "counters.jsonl": f'{value}\n[0, {value}, {{"power": 1}}]\n[{value}, 5, {{"x": {value}}}]\n'
         f'{{"uuid": {value}, "index": {value}, "name": {value}}}\n{{"unavailable": {value}}}\n',
         "os_counters.jsonl": f'{value}\n[5, {value}, null, {{"x": 1}}]\n{{"lost": {value}}}\n'

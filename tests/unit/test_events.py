@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     Query = Callable[[str], list[tuple[object, ...]]]
 
-INSTRUMENTS = {"layers": ["simulator"], "sample_hz": 199, "gil": "waits", "not_measured": {}}
-SESSION = {"instruments": INSTRUMENTS, "capture": "btf", "machine": "x86_64"}
+PROBE_SETTINGS = {"layers": ["simulator"], "sample_hz": 199, "gil": "waits", "not_measured": {}}
+SESSION = {"probe_settings": PROBE_SETTINGS, "capture": "btf", "machine": "x86_64"}
 SITE = {"event": "site", "site_id": 1, "module": "/lib/mujoco.so", "symbol": "mj_step",
         "kind": "function", "layer": "simulator", "file_offset": 64, "state": "probed",
         "ts_ns": 120}  # fmt: skip
@@ -120,7 +120,7 @@ def test_who_else_had_a_cpu_is_stored_by_cpu(
     losses = "SELECT code, count FROM trace_stat WHERE starts_with(code, 'events_') ORDER BY ALL"
     assert ask(losses) == [("events_unreadable", 4), ("events_without_thread", 1)]
     reported = (
-        "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
+        "SELECT kind, measured, code FROM coverage WHERE kind IN ('other_run', 'cpu_quota_wait')"
     )
     assert sorted(ask(reported)) == [("cpu_quota_wait", True, None), ("other_run", True, None)]
 
@@ -130,7 +130,7 @@ def test_a_capture_that_cannot_know_who_else_had_a_cpu_says_so(
 ) -> None:
     ask = trace(spool, session=SESSION | {"capture": "tracefs"})
     reported = (
-        "SELECT kind, measured, code FROM capture WHERE kind IN ('other_run', 'cpu_quota_wait')"
+        "SELECT kind, measured, code FROM coverage WHERE kind IN ('other_run', 'cpu_quota_wait')"
     )
     assert sorted(ask(reported)) == [
         ("cpu_quota_wait", False, "btf_needed"), ("other_run", False, "btf_needed"),
@@ -255,11 +255,11 @@ def test_each_interpreter_tells_what_is_not_measured(
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[PYTHON | changed])
     reported = ask(
-        "SELECT concat_ws(' ', kind, code) FROM capture WHERE process_id = 1 ORDER BY ALL"
+        "SELECT concat_ws(' ', kind, code) FROM coverage WHERE process_id = 1 ORDER BY ALL"
     )
     assert reported == [(words,) for words in expected]
     # Nobody looked at the other process.
-    assert ask("SELECT kind, measured FROM capture WHERE process_id = 2") == [
+    assert ask("SELECT kind, measured FROM coverage WHERE process_id = 2") == [
         ("native_call", False)
     ]
 
@@ -268,7 +268,7 @@ def test_capture_tells_which_layers_were_probed(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[])
-    reported = ask("SELECT kind, measured FROM capture WHERE process_id IS NULL ORDER BY ALL")
+    reported = ask("SELECT kind, measured FROM coverage WHERE process_id IS NULL ORDER BY ALL")
     assert reported == [
         ("cpu_quota_wait", True), ("cpu_sample", True), ("early_message:pipe", True),
         ("early_message:socket", True), ("gil_release", False),
@@ -293,19 +293,19 @@ def test_a_layer_whose_probes_were_taken_away_says_so(
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[line])
     assert ask(
-        "SELECT measured, part, code, detail FROM capture WHERE kind = 'native_call:simulator'"
+        "SELECT measured, part, code, detail FROM coverage WHERE kind = 'native_call:simulator'"
     ) == [(True, True, code, "it broke")]
 
 
 def test_what_was_refused_is_told(spool: SpoolBuilder, trace: Callable[..., Query]) -> None:
-    refused = INSTRUMENTS | {
+    refused = PROBE_SETTINGS | {
         "not_measured": {
             "native_call": {"code": "probes_refused", "detail": "no uprobes"},
             "cpu_sample": {"code": "clock_refused", "detail": "no clock"},
         }
     }
-    ask = trace(spool, session=SESSION | {"instruments": refused, "capture": "tracefs"})
-    reported = dict(ask("SELECT kind, code FROM capture WHERE NOT measured"))  # type: ignore[arg-type]
+    ask = trace(spool, session=SESSION | {"probe_settings": refused, "capture": "tracefs"})
+    reported = dict(ask("SELECT kind, code FROM coverage WHERE NOT measured"))  # type: ignore[arg-type]
     assert reported["native_call"] == "probes_refused"
     assert reported["cpu_sample"] == "clock_refused"
     assert reported["wait"] == "btf_needed"
@@ -318,7 +318,7 @@ def test_a_fork_is_what_its_parent_is(spool: SpoolBuilder, trace: Callable[..., 
         spool.close(child, off_ns=300)
     none = {"event": "no_python", "pid": 20, "ts_ns": 150}
     ask = trace(spool, session=SESSION, probes=[PYTHON, none])
-    reported = ask("SELECT process_id, code FROM capture WHERE process_id > 0 ORDER BY ALL")
+    reported = ask("SELECT process_id, code FROM coverage WHERE process_id > 0 ORDER BY ALL")
     assert reported == [(2, "python_not_found"), (4, "python_not_found")]
 
 
@@ -329,7 +329,7 @@ def test_what_was_noted_before_what_is_kept_is_of_the_process_that_is_there(
     early = PYTHON | {"ts_ns": 50, "runtime_end": 4096}
     none = {"event": "no_python", "pid": 20, "ts_ns": 60}
     ask = trace(spool, session=SESSION, probes=[early, none])
-    reported = ask("SELECT process_id, code FROM capture WHERE process_id > 0 ORDER BY ALL")
+    reported = ask("SELECT process_id, code FROM coverage WHERE process_id > 0 ORDER BY ALL")
     assert reported == [(1, "gil_not_found"), (2, "python_not_found")]
 
 
@@ -337,7 +337,7 @@ def test_a_process_that_ended_at_once_was_not_looked_at(
     spool: SpoolBuilder, trace: Callable[..., Query]
 ) -> None:
     ask = trace(spool, session=SESSION, probes=[PYTHON])
-    reported = ask("SELECT process_id, code FROM capture WHERE process_id > 0")
+    reported = ask("SELECT process_id, code FROM coverage WHERE process_id > 0")
     assert reported == [(2, "ended_unseen")]
 
 
@@ -347,7 +347,7 @@ def test_a_process_that_ended_at_once_was_not_looked_at(
         ({}, [], [(2, True, "gil_not_looked_for")]),
         ({}, [{"event": "no_python", "pid": 20, "ts_ns": 150}], []),
         # Nobody was to look, which is said of all.
-        ({"instruments": None}, [], []),
+        ({"probe_settings": None}, [], []),
     ],
 )
 def test_waits_of_a_process_that_nobody_looked_at_may_be_for_its_gil(
@@ -363,7 +363,7 @@ def test_waits_of_a_process_that_nobody_looked_at_may_be_for_its_gil(
         spool.cycle(2 + thread_id, off_ns=200, in_ns=210, out_ns=300, off_state=RUNNABLE)
         spool.close(2 + thread_id, off_ns=300)
     ask = trace(spool, session=SESSION | changed, probes=[PYTHON, *probes])
-    waits = "SELECT process_id, measured, code FROM capture WHERE kind = 'wait' AND process_id > 0"
+    waits = "SELECT process_id, measured, code FROM coverage WHERE kind = 'wait' AND process_id > 0"
     assert ask(waits) == expected
 
 
@@ -391,13 +391,13 @@ def test_gil_releases_that_were_not_probed_are_told(
     spool: SpoolBuilder,
     trace: Callable[..., Query],
 ) -> None:
-    full = SESSION | {"instruments": INSTRUMENTS | {"gil": "full", "layers": []}}
+    full = SESSION | {"probe_settings": PROBE_SETTINGS | {"gil": "full", "layers": []}}
     probes = [{"event": "gil", "module": f"/bin/py{number}", "fact": state}
               for number, state in enumerate(states)]  # fmt: skip
     ask = trace(spool, session=full, probes=probes)
-    query = "SELECT measured, part, code, detail FROM capture WHERE kind = 'gil_release'"
+    query = "SELECT measured, part, code, detail FROM coverage WHERE kind = 'gil_release'"
     assert ask(query) == [expected]
-    assert ask("SELECT measured, code, subject FROM capture WHERE kind = 'native_call'") == [
+    assert ask("SELECT measured, code, subject FROM coverage WHERE kind = 'native_call'") == [
         (False, "not_asked_for", "--transitions off")
     ]
 
@@ -487,5 +487,5 @@ def test_what_lasted_when_a_kept_recording_begins_is_cut_there(tmp_path: Path) -
             (400, 500, "sleeping"),
         ]
         assert ask("FROM trace_stat") == []
-        assert ask("SELECT ts_ns FROM capture WHERE code = 'kept_last'") == []
+        assert ask("SELECT ts_ns FROM coverage WHERE code = 'kept_last'") == []
         assert ask("SELECT value FROM meta WHERE key = 'kept_from_ns'") == [("300",)]

@@ -38,7 +38,7 @@ def example(language: str) -> str:
 
 def sleeping(path: Path) -> Path:
     builder = TraceBuilder(path)
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     process = builder.process(pid=10, name="train", end_ns=4_000_000)
     for tid in (10, 11):
         builder.thread(process, tid=tid, states=[run(1_000_000), sleep((tid - 9) * 1_000_000)])

@@ -114,7 +114,7 @@ def test_the_database_tells_what_the_spool_told(directory: Path, output: Path) -
     }
     assert report.rows == {
         "thread_state_coded": 8, "wait_coded": 0, "thread": 2, "process": 1, "clock": 1,
-        "trace_stat": 0, "capture": 12, "meta": 9, "site": 0,
+        "trace_stat": 0, "coverage": 12, "meta": 9, "site": 0,
         # Why each cost is not known.
         "calibration_measured": len((*EVENTS, *BYSTANDER_EVENTS)),
     }  # fmt: skip

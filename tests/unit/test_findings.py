@@ -36,7 +36,7 @@ S = 1_000_000_000
 @pytest.fixture
 def builder(tmp_path: Path) -> TraceBuilder:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     return builder
 
 
@@ -91,7 +91,7 @@ def test_what_the_os_kernel_does_for_a_disk_counts_with_the_waits_for_it(
     kernel_ns = 50 - disk_ns
     one = [run(50), run(kernel_ns), blocked(disk_ns), woken(0, by=INTERRUPT)]
     builder.thread(builder.process(pid=1), states=[*one, *one])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for start in (0, 100):
         builder.wait(1, start + 100 - disk_ns, start + 100, "io")
         builder.sample(1, start + 40, "python")
@@ -113,7 +113,7 @@ def test_a_team_that_is_larger_than_the_cpus_costs_wakeups_and_the_os_kernel(
     for at in range(threads):
         computing = [sleep(40), woken(10, by=1), run(30, cpu=(at + 1) % 2), sleep(20)]
         builder.thread(process, states=[*computing, *computing])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for start in (0, 100):
         builder.wait(1, start + 60, start + 80, "lock")
         builder.operation(1, start, start + 90, "inference", source="auto")
@@ -144,7 +144,7 @@ def test_code_of_a_worker_beside_its_simulation_is_a_message_where_it_packs_one(
     builder.thread(builder.process(pid=2, parent=main), states=[run(200, cpu=1)])
     builder.wait(1, 10, 89, "pipe")
     builder.operation(2, 20, 30, "simulation", source="auto")
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for at in (5, 15, 60, 88):
         builder.sample(2, at, "python", frames=("main (train.py:1)", frame) if frame else ())
     iterations(builder, 100)
@@ -192,7 +192,7 @@ def beside_a_thread_of_its_own(builder: TraceBuilder, *samples: tuple[int, int, 
     process = builder.process(pid=1)
     builder.thread(process, states=[run(50), preempted(30), run(20)])
     builder.thread(process, start_ns=50, states=[run(30)])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for sample in samples:
         builder.sample(*sample)
     builder.operation(1, 0, 100, "update")
@@ -224,7 +224,7 @@ def test_who_spins_in_another_process_takes_the_cpu_by_it(
     """A team of threads that waits busily keeps others off the CPUs, too."""
     builder.thread(builder.process(pid=1), states=[run(50), preempted(30), run(20)])
     builder.thread(builder.process(pid=2), start_ns=50, states=[run(30)])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     builder.sample(1, 10, "python")
     builder.sample(2, 60, layer)
     builder.operation(1, 0, 100, "update")
@@ -258,7 +258,7 @@ def test_threads_that_share_a_cpu_beside_an_idle_one(
         "schema_version": str(SCHEMA_VERSION), "cpus_allowed": allowed
     }  # fmt: skip
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=meta)
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     turns = [run(10, cpu=1), preempted(10)] * 30
     thread = builder.thread(builder.process(pid=1), states=turns)
     builder.thread(builder.process(pid=2), start_ns=10, states=turns)
@@ -360,7 +360,7 @@ def test_samples_tell_what_runs_outside_of_phases(
     builder: TraceBuilder, layer: str, expected: str
 ) -> None:
     thread = builder.thread(builder.process(pid=1), states=[run(100)])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     builder.sample(thread, 50, layer)
     builder.operation(thread, 0, 20, "backpropagation", source="auto")
     builder.operation(thread, 0, 100, "update")
@@ -384,7 +384,7 @@ def test_who_spins_until_the_others_have_done_their_part_is_not_held_up(
     process = builder.process(pid=1)
     thread = builder.thread(process, states=[run(100)])
     builder.thread(process, states=team)
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     builder.sample(thread, 50, "spin")
     builder.operation(thread, 0, 100, "backpropagation", source="auto")
     builder.operation(thread, 0, 100, "update")
@@ -399,7 +399,7 @@ def test_what_a_learner_packs_and_unpacks_for_its_workers_is_message_overhead(
     worker = builder.process(pid=2, parent=main)
     builder.thread(main, states=[run(30), sleep(29), woken(1, by=2), run(40)])
     builder.thread(worker, states=[run(100)])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for ts_ns in (20, 70, 80):
         builder.sample(1, ts_ns, "python")
     builder.wait(1, 30, 59, "pipe")
@@ -466,7 +466,7 @@ def test_a_lock_that_another_thread_of_the_process_has(
     process = builder.process(pid=1)
     builder.thread(process, tid=1, states=[run(10), sleep(79), woken(1, by=2), run(10)])
     builder.thread(process, states=[run(100)])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     builder.sample(1, 5, "backend")
     builder.sample(2, 5, layer)
     builder.wait(1, 10, 89, "lock")
@@ -631,7 +631,7 @@ def stepping(
     """
     process = builder.process(pid=1)
     for kind in ("operation", "cuda_call", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     states, now, gpu_ns = [], 0, 0
     for number in range(1, launches + 1):
         call = now + gap - 5
@@ -711,7 +711,7 @@ def test_copies_are_no_work_of_the_gpu(builder: TraceBuilder) -> None:
     """The GPU copies for 300, and works for 100, one after the other."""
     process = builder.process(pid=1)
     for kind in ("operation", "cuda_call", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     builder.thread(process, states=[run(20), sleep(385), woken(5, by=INTERRUPT), run(10)])
     builder.cuda_call(1, 0, 5, kind="memcpy", name="cudaMemcpyAsync", correlation_id=1)
     builder.cuda_call(1, 10, 15, correlation_id=2)
@@ -755,7 +755,7 @@ def anew(
     frame: where Python is meanwhile; phase: what they do then is simulation.
     """
     main = builder.process(pid=1)
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     states = []
     for number in range(4):
         states += [run(10), sleep(79), woken(1, by=2 * number + 2), run(10)]
@@ -902,7 +902,7 @@ def test_a_run_without_iterations_starts_as_long_as_it_imports(builder: TraceBui
         ],
     )  # fmt: skip
     builder.wait(1, 30, 40, "io")
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for at in range(2, 60, 4):
         if not 30 <= at < 41:
             builder.sample(1, at, "python", frames=("<module> (train.py:1)", IMPORTS))
@@ -918,7 +918,7 @@ def test_a_run_without_iterations_starts_as_long_as_it_imports(builder: TraceBui
 
 def test_who_imports_now_and_then_does_not_start(builder: TraceBuilder) -> None:
     builder.thread(builder.process(pid=1), states=[run(100)])
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     for at in range(2, 100, 4):
         frames = (IMPORTS,) if at == 50 else ("work (train.py:9)",)
         builder.sample(1, at, "python", frames=frames)

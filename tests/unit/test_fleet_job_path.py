@@ -165,7 +165,7 @@ def test_members_without_iterations_say_nothing_of_those_of_others(tmp_path: Pat
     found = {}
     for name in ("lead", "help"):
         builder = TraceBuilder(tmp_path / f"{name}.duckdb")
-        builder.capture("thread_state")
+        builder.coverage("thread_state")
         process = builder.process(pid=5, name="python")
         thread = builder.thread(process, states=[run(10 * MS), sleep(30 * MS), run(10 * MS)])
         for at in range(3 if name == "lead" else 0):
@@ -179,7 +179,7 @@ def test_members_without_iterations_say_nothing_of_those_of_others(tmp_path: Pat
 
 def test_tasks_of_a_trace_add_up(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "a.duckdb")
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     process = builder.process(pid=5, name="ray::Runner")
     states = [run(10 * MS), sleep(30 * MS), run(10 * MS)]
     thread = builder.thread(process, states=states)

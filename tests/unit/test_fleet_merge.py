@@ -130,7 +130,7 @@ def test_a_partial_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_partial_of_very_many_processes_and_operations_stays_small(tmp_path: Path) -> None:
     """And still adds up: what has no row of its own is in the row of the others."""
     builder = TraceBuilder(tmp_path / "a.duckdb")
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     chance = random.Random(5)
     spent = 0
     for at in range(60):

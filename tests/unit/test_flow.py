@@ -151,7 +151,7 @@ def test_the_gil_is_handed_over_within_a_process(builder: TraceBuilder) -> None:
 @pytest.fixture
 def gpu(builder: TraceBuilder) -> TraceBuilder:
     """Return a process whose thread 1 lives for 100 ns."""
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.thread(builder.process(pid=1), states=[run(100)])
     return builder
 
@@ -249,7 +249,7 @@ def test_a_copy_is_awaited_by_a_call_that_returns_after_it(
 def test_a_window_has_the_edges_within_it(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     process = builder.process(pid=1)
     waker = builder.thread(process, states=[run(100)])
     nap = [sleep(8), woken(2, by=waker)]

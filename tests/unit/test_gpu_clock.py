@@ -46,7 +46,7 @@ def test_other_clocks_are_converted_between_readings(tmp_path: Path, shim: ShimB
     ]
     assert rows(path, "SELECT clock FROM gpu_status") == [("converted",)]
     # Half of the widest reading, and 50 ns by which the second is off the line of its neighbours.
-    query = "SELECT duration_ns FROM capture WHERE code = 'gpu_clock_converted'"
+    query = "SELECT duration_ns FROM coverage WHERE code = 'gpu_clock_converted'"
     assert rows(path, query + " AND kind = 'gpu_activity'") == [(80,)]
     assert losses(path) == {}
 
@@ -79,5 +79,5 @@ def test_what_lies_around_a_clock_that_was_set_is_lost(
     assert [row[:2] for row in rows(path, ACTIVITIES)] == kept
     lost = 1 if step_ns > 0 else 2
     assert losses(path) == {"gpu_clock_unknown": ("dropped", lost)}
-    query = "SELECT kind FROM capture WHERE code = 'gpu_clock_set'"
+    query = "SELECT kind FROM coverage WHERE code = 'gpu_clock_set'"
     assert rows(path, query) == [("gpu_activity",)]

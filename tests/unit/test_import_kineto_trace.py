@@ -114,7 +114,7 @@ def test_files_without_a_clock_say_so(tmp_path: Path, files: int) -> None:
         assert losses(con) == {("unmatched", "kineto_clock_unknown"): files}
 
 
-MEASURED = "SELECT kind, measured FROM capture WHERE process_id IS NOT DISTINCT FROM ?"
+MEASURED = "SELECT kind, measured FROM coverage WHERE process_id IS NOT DISTINCT FROM ?"
 
 
 def test_capture_tells_what_was_measured(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_profile_of_the_cpu_measured_no_gpu(tmp_path: Path) -> None:
         captured = dict(con.execute(MEASURED, [1]).fetchall())
         assert (captured["gpu_activity"], captured["cuda_call"]) == (False, False)
         assert con.execute(
-            "SELECT DISTINCT code FROM capture WHERE kind = 'gpu_activity'"
+            "SELECT DISTINCT code FROM coverage WHERE kind = 'gpu_activity'"
         ).fetchall()[0][0]
         assert con.execute(
             "SELECT host, device_id, name, uuid, memory_bytes, multiprocessors, compute_capability"

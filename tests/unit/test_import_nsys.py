@@ -115,7 +115,7 @@ class TestRealExport:
         assert "Unified Memory cannot be traced" in facts["nsys_diagnostics"]
 
     def test_what_was_measured(self, trace: Imported) -> None:
-        assert dict(trace.rows("SELECT kind, measured FROM capture")) == {
+        assert dict(trace.rows("SELECT kind, measured FROM coverage")) == {
             "thread_state": False, "operation": False, "native_call": False, "wait": False,
             "cuda_call": True, "gpu_activity": True,
         }  # fmt: skip
@@ -376,7 +376,7 @@ def test_tables_without_a_place_are_counted(builder: NsysBuilder) -> None:
 
 class TestCapture:
     def measured(self, builder: NsysBuilder) -> dict[str, bool]:
-        return dict(imported(builder.write()).rows("SELECT kind, measured FROM capture"))
+        return dict(imported(builder.write()).rows("SELECT kind, measured FROM coverage"))
 
     def test_an_empty_table_tells_nothing(self, builder: NsysBuilder) -> None:
         builder.with_empty_tables = True
@@ -396,6 +396,6 @@ class TestCapture:
     def test_whole_graphs_are_told(self, builder: NsysBuilder) -> None:
         builder.activity("GRAPH_TRACE", 1, 2, graphId=3)
         rows = imported(builder.write()).rows(
-            "SELECT measured, code FROM capture WHERE kind = 'gpu_activity'"
+            "SELECT measured, code FROM coverage WHERE kind = 'gpu_activity'"
         )
         assert rows == [(True, "graphs_whole")]

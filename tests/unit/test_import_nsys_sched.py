@@ -30,7 +30,7 @@ def add(builder: NsysBuilder, *switches: tuple[int, bool, int | None, int], pid:
 
 def state_measured(trace: Imported) -> list[tuple[int, bool]]:
     return trace.rows(
-        "SELECT pid, measured FROM capture JOIN process USING (process_id)"
+        "SELECT pid, measured FROM coverage JOIN process USING (process_id)"
         " WHERE kind = 'thread_state' ORDER BY pid"
     )
 
@@ -64,7 +64,7 @@ def test_states_tile_the_time_between_switches(builder: NsysBuilder) -> None:
 def test_the_limit_of_these_states_is_told(builder: NsysBuilder) -> None:
     add(builder, (100, IN, None, 0), (110, OUT, INTERRUPTIBLE, 0))
     (reason,) = imported(builder.write()).rows(
-        "SELECT code FROM capture WHERE kind = 'thread_state'"
+        "SELECT code FROM coverage WHERE kind = 'thread_state'"
     )
     assert reason == ("nsys_switches",)
 

@@ -74,9 +74,9 @@ class TestRealProgram:
     def test_little_is_unmapped(self, tmp_path: Path) -> None:
         with imported(unpacked(tmp_path, "epochs6")) as con:
             ((detail, is_part),) = rows(
-                con, "SELECT detail, part FROM capture WHERE code = 'xplane_phases'"
+                con, "SELECT detail, part FROM coverage WHERE code = 'xplane_phases'"
             )
-            kinds = rows(con, "SELECT kind, measured FROM capture WHERE process_id IS NULL")
+            kinds = rows(con, "SELECT kind, measured FROM coverage WHERE process_id IS NULL")
             ((whole, phases),) = rows(
                 con,
                 "SELECT sum(duration_ns) FILTER (depth = 0), sum(duration_ns) FILTER (depth = 1)"
@@ -173,7 +173,7 @@ class TestPhases:
         path = builder.write(tmp_path / "a.xplane.pb")
         with imported(path) as con:
             assert operations(con) == [("jit_f", "hlo", 0, 0, 10)]
-            assert rows(con, "SELECT count(*) FROM capture WHERE code = 'xplane_no_programs'")
+            assert rows(con, "SELECT count(*) FROM coverage WHERE code = 'xplane_no_programs'")
         dump = tmp_path / "dump"
         dump.mkdir()
         proto = program("jit_f", [instruction(1, "a", file=GYM)])

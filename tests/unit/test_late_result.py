@@ -54,7 +54,7 @@ def test_everything_is_told() -> None:
     )
     captured, missing = (
         "\n".join(map(fact_sentence, facts))
-        for facts in (inject._captured(found), inject._missing(found))
+        for facts in (inject._covered(found), inject._missing(found))
     )
     assert "4 object(s) that were loaded before" in captured
     assert "loaded from here on" in captured
@@ -70,7 +70,7 @@ def test_everything_is_told() -> None:
 
 def test_nothing_is_promised_that_was_not_done() -> None:
     found = status(python=0)
-    assert list(inject._captured(found)) == []
+    assert list(inject._covered(found)) == []
     assert "late_no_python" in [fact.code for fact in inject._missing(found)]
 
 

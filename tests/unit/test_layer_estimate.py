@@ -83,7 +83,7 @@ def test_windows_conserve_time_too(
 def builder() -> TraceBuilder:
     builder = TraceBuilder(Path("unused"), with_views=False)
     for kind in ("thread_state", "cpu_sample", "native_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     return builder
 
 

@@ -25,7 +25,7 @@ FUNCTIONS = REPORTS["operation-functions"]
 def trace(tmp_path: Path) -> Iterator[Trace]:
     """Open a trace of two operations, with three samples in one and one in the other."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("cpu_sample")
+    builder.coverage("cpu_sample")
     thread = builder.thread(builder.process(pid=7, end_ns=100), states=[run(100)])
     builder.operation(thread, 10, 40, "Learn")
     builder.operation(thread, 40, 80, "it's")

@@ -318,7 +318,7 @@ def test_what_was_measured_is_told(
     shim.range("step", 200, 210)
     path, _ = saved(kernel_half(tmp_path / "spool", operations=reported), shim)
     assert (
-        rows(path, "SELECT process_id, measured, code FROM capture WHERE kind = 'operation'")
+        rows(path, "SELECT process_id, measured, code FROM coverage WHERE kind = 'operation'")
         == expected
     )
 
@@ -428,7 +428,8 @@ def test_a_shim_that_was_loaded_late_and_cannot_work_is_not_measured(tmp_path: P
         path, _ = saved(kernel_half(folder, operations_late=late, **more), empty)
         found = rows(
             path,
-            "SELECT measured, code, count FROM capture WHERE kind = 'operation' AND process_id = 1",
+            "SELECT measured, code, count FROM coverage"
+            " WHERE kind = 'operation' AND process_id = 1",
         )
         lacks = {(True, "late_open_ranges", None), (True, "late_busy_objects", 2)}
         assert {row[0] for row in found} == {measured}

@@ -163,11 +163,11 @@ def test_readings_become_rows_of_the_process_that_had_the_pid(tmp_path: Path) ->
         (600, "box", "process", 2, None, "major_faults", 2),
         (800, "box", "cgroup", None, "/c", "quota_periods", 4),
     ]
-    assert written.capture.measured
+    assert written.coverage.measured
     assert [(loss.code, loss.count) for loss in written.losses] == [("os_counters_damaged", 2)]
 
 
 def test_a_spool_without_readings_has_measured_none(tmp_path: Path) -> None:
     written, rows = store(tmp_path / "spool")
     assert rows == []
-    assert not written.capture.measured
+    assert not written.coverage.measured

@@ -90,7 +90,7 @@ def test_all_else_is_a_loss_of_the_fork_too(trace: Path) -> None:
 def test_it_is_not_measured_and_why(trace: Path) -> None:
     told_of = rows(
         trace,
-        "SELECT DISTINCT kind, process_id, measured, code = 'other_clock' FROM capture"
+        "SELECT DISTINCT kind, process_id, measured, code = 'other_clock' FROM coverage"
         " WHERE process_id IS NOT NULL ORDER BY ALL",
     )
     others = [

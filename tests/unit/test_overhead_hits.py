@@ -163,13 +163,13 @@ def test_each_event_is_paid_where_it_fell(tmp_path: Path) -> None:
 
 def test_ranges_of_the_nvtx_package_are_told_apart(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path)
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     for pid in (1, 2):
         process = builder.process(pid=pid, end_ns=10)
         thread = builder.thread(process, states=[run(10)])
         builder.operation(thread, 1, 2, "a")
         builder.operation(thread, 4, 5, "b", source="record_function")
-    builder.capture(PYTHON_RANGES, process_id=2)
+    builder.coverage(PYTHON_RANGES, process_id=2)
     events = {(row[0], row[4]) for row in named(builder, tmp_path)}
     assert events == {(1, "switch"), (1, "range"), (2, "switch"), (2, "range_python")}
 

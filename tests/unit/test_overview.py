@@ -41,7 +41,7 @@ KINDS = ("thread_state", "operation", "wait", "cpu_sample")
 def builder(tmp_path: Path) -> TraceBuilder:
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
     for kind in KINDS:
-        builder.capture(kind)
+        builder.coverage(kind)
     return builder
 
 
@@ -159,7 +159,7 @@ def test_phases_of_the_leading_process_are_left_out_last(one_screen: Overview) -
 def one_screen(tmp_path_factory: pytest.TempPathFactory) -> Overview:
     builder = TraceBuilder(tmp_path_factory.mktemp("screen") / "trace.duckdb", meta=META)
     for kind in KINDS:
-        builder.capture(kind)
+        builder.coverage(kind)
     training(builder, 2).loss("ring_full", count=7)
     with rlscope_analysis.open(builder.write()) as trace:
         return overview(trace)
@@ -306,8 +306,8 @@ def test_why_a_busy_process_has_no_phase(
     tmp_path: Path, code: str, command: str, expected: str, *, measured: bool
 ) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
-    builder.capture("thread_state")
-    builder.capture("operation", measured=measured, fact=Fact(code))
+    builder.coverage("thread_state")
+    builder.coverage("operation", measured=measured, fact=Fact(code))
     builder.thread(builder.process(pid=1, command=command), states=[run(9)])
     with rlscope_analysis.open(builder.write()) as trace:
         lines = text.render(answer_of(overview(trace)), limit=20, width=100).splitlines()
@@ -328,7 +328,7 @@ class TestWhatCannotBeSaid:
 
     def test_without_states(self, tmp_path: Path) -> None:
         builder = TraceBuilder(tmp_path / "trace.duckdb")
-        builder.capture("operation")
+        builder.coverage("operation")
         thread = builder.thread(builder.process(pid=1), states=[], end_ns=100)
         builder.operation(thread, 0, 50, "simulation", source="auto")
         builder.operation(thread, 50, 100, "backpropagation", source="auto")
@@ -339,8 +339,8 @@ class TestWhatCannotBeSaid:
         """An import: 100 in calls of CUDA, and 40 of which nothing is known."""
         builder = TraceBuilder(tmp_path / "trace.duckdb")
         for kind in ("operation", "cuda_call"):
-            builder.capture(kind)
-        builder.capture("thread_state", measured=False)
+            builder.coverage(kind)
+        builder.coverage("thread_state", measured=False)
         thread = builder.thread(builder.process(pid=1), states=[], end_ns=140)
         builder.operation(thread, 0, 140, "ProfilerStep#1")
         builder.cuda_call(thread, 40, 140, kind="sync", name="cudaDeviceSynchronize")
@@ -362,7 +362,7 @@ class TestWhatCannotBeSaid:
     )
     def test_one_rank_of_many(self, tmp_path: Path, ranks: str, said: str | None) -> None:
         builder = TraceBuilder(tmp_path / "trace.duckdb", meta={**META, "ranks": ranks})
-        builder.capture("thread_state")
+        builder.coverage("thread_state")
         builder.thread(builder.process(pid=1), states=[run(100)])
         lines = shown(builder)
         assert any(said in line for line in lines if said) == (said is not None)
@@ -399,7 +399,7 @@ class TestWhatCannotBeSaid:
 def test_how_the_program_ended_is_said(tmp_path: Path) -> None:
     for code, said in ((1, "ended with exit status 1"), (137, "ended by SIGKILL"), (0, "")):
         builder = TraceBuilder(tmp_path / f"{code}.duckdb", meta=META)
-        builder.capture("thread_state")
+        builder.coverage("thread_state")
         main = builder.process(pid=1, name="python", exit_code=code)
         builder.thread(main, states=[run(9 * MS)])
         # That of a child is not that of the program.

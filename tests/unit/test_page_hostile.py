@@ -45,7 +45,7 @@ def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
         workers=1,
     )  # fmt: skip
     builder.device(0, name)
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.gpu_activity(1, 10 * MS, 20 * MS, name=name)
     page = page_of(builder)
     assert [one.name for one in page.elements].count("script") == 2
@@ -93,7 +93,7 @@ def test_hiding_takes_paths_and_leaves_numbers() -> None:
 def test_what_was_not_measured_is_not_zero(tmp_path: Path) -> None:
     """Nobody recorded when threads ran, nor a GPU."""
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
-    builder.capture("operation")
+    builder.coverage("operation")
     process = builder.process(pid=1, end_ns=900 * MS)
     thread = builder.thread(process, tid=1, states=[], end_ns=900 * MS)
     for at in range(9):
@@ -115,7 +115,7 @@ def test_what_was_not_measured_is_not_zero(tmp_path: Path) -> None:
 
 def test_without_operations_the_whole_run_is_shown(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     process = builder.process(pid=1, end_ns=100 * MS)
     builder.thread(process, tid=1, states=[run(50 * MS), lost(20 * MS), sleep(30 * MS)])
     page = page_of(builder)
@@ -177,7 +177,7 @@ def test_short_slices_are_drawn_together_and_no_time_is_lost(
 ) -> None:
     monkeypatch.setattr(close_up, "MOST_SLICES", 100)
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     process = builder.process(pid=1, end_ns=600 * 3_000)
     builder.thread(process, tid=1, states=[run(2_000), sleep(1_000)] * 600)
     page = page_of(builder)

@@ -1,4 +1,4 @@
-"""What the target tells of adapters that failed becomes rows of table capture."""
+"""What the target tells of adapters that failed becomes rows of table coverage."""
 
 from rlscope_analysis.sentences import coverage_sentence, fact_sentence
 from rlscope_trace.ingest.store.phase_failures import PhaseFailures
@@ -12,11 +12,11 @@ def reported(adapter: str, error: str = "KeyError", message: str = "'x'") -> str
 
 
 def reasons(failures: PhaseFailures, *lives: Life) -> list[tuple[int, str]]:
-    captures = list(failures.captures(lives))
-    assert all(reported.kind == "operation:phases" and reported.is_part for reported in captures)
+    coverages = list(failures.coverages(lives))
+    assert all(reported.kind == "operation:phases" and reported.is_part for reported in coverages)
     return [
         (reported.process_id or 0, fact_sentence(fact))
-        for reported in captures
+        for reported in coverages
         for fact in reported.facts
     ]
 
@@ -42,11 +42,11 @@ def test_a_process_without_phases_measured_none() -> None:
     failures.add(300, 10, "no phases\tof a newer one")
     failures.add(400, 10, "no phases")
     lives = [Life(number, 100 * number, 0, 0, ()) for number in (1, 2, 3, 4)]
-    captures = list(failures.captures([*lives, Life(5, 500, 1, 20, ())]))
-    assert not any(found.measured or found.is_part for found in captures)
+    coverages = list(failures.coverages([*lives, Life(5, 500, 1, 20, ())]))
+    assert not any(found.measured or found.is_part for found in coverages)
     head = "there are no automatic phases: "
     assert {
-        found.process_id: coverage_sentence(found.facts, measured=False) for found in captures
+        found.process_id: coverage_sentence(found.facts, measured=False) for found in coverages
     } == {
         1: f"{head}Python is built without the GIL",
         2: f"{head}the native module cannot be loaded: /a.so: file\ttoo short",

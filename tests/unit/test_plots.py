@@ -154,7 +154,7 @@ def test_a_closed_trace_says_so(tmp_path: Path) -> None:
 
 def test_a_trace_without_thread_states_measured_nothing_of_phases(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta={"schema_version": str(SCHEMA_VERSION)})
-    builder.capture("operation")
+    builder.coverage("operation")
     process = builder.process(pid=1, end_ns=100)
     thread = builder.thread(process, tid=1, states=[], end_ns=100)
     builder.operation(thread, 0, 90, "work")

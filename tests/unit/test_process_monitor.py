@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rlscope_trace.record.instruments import process_monitor as module
-from rlscope_trace.record.instruments.log import ProbeLog
-from rlscope_trace.record.instruments.process import Process, address_space
-from rlscope_trace.record.instruments.process_monitor import ProcessMonitor
+from rlscope_trace.record.probes import process_monitor as module
+from rlscope_trace.record.probes.log import ProbeLog
+from rlscope_trace.record.probes.process import Process, address_space
+from rlscope_trace.record.probes.process_monitor import ProcessMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -82,7 +82,7 @@ def test_what_workers_ran_are_operations(tmp_path: Path) -> None:
         (OTHER, "worker", "02000000", None, "ray::work"),
     ]
     # Nothing was left out.
-    assert ask("SELECT count(*) FROM capture WHERE kind = 'operation:ray'") == [(0,)]
+    assert ask("SELECT count(*) FROM coverage WHERE kind = 'operation:ray'") == [(0,)]
 
 
 def test_without_a_cluster_titles_say_what_they_can(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_async_actors_that_are_left_out_are_counted(tmp_path: Path) -> None:
     """One begins a method before the last has ended."""
     ask = recorded(tmp_path, TOLD, more=((420, 2, b"ray::Player.play"),))
     assert ask(
-        "SELECT process_id, measured, part, code, count FROM capture WHERE kind = 'operation:ray'"
+        "SELECT process_id, measured, part, code, count FROM coverage WHERE kind = 'operation:ray'"
     ) == [(None, True, True, "ray_async_actors", 1)]
     assert ask("SELECT name FROM operation WHERE source = 'ray'") == [("work",)]
 
@@ -125,7 +125,7 @@ def test_methods_of_async_actors_are_what_the_cluster_tells(tmp_path: Path) -> N
         (2, "Player.watch", "ray", 300, 600), (2, "Player.play", "ray", 400, 500),
         (2, "Player.wait", "ray", 500, END_NS),
     ]  # fmt: skip
-    assert ask("SELECT part, code, count FROM capture WHERE kind = 'operation:ray'") == [
+    assert ask("SELECT part, code, count FROM coverage WHERE kind = 'operation:ray'") == [
         (True, "ray_async_methods", 1)
     ]
     assert ask("SELECT DISTINCT name FROM operation WHERE source = 'ray'") == [("work",)]
@@ -136,7 +136,7 @@ def test_methods_that_are_none_are_left_out(tmp_path: Path, methods: object) -> 
     told = {**TOLD, "methods": methods}
     ask = recorded(tmp_path, told, more=((420, 2, b"ray::Player.play"),), clocks=((100, 5000),))
     assert ask("SELECT count(*) FROM async_range") == [(0,)]
-    assert ask("SELECT code FROM capture WHERE kind = 'operation:ray'") == [("ray_async_actors",)]
+    assert ask("SELECT code FROM coverage WHERE kind = 'operation:ray'") == [("ray_async_actors",)]
 
 
 def test_titles_that_there_is_no_room_for_are_a_loss(tmp_path: Path) -> None:

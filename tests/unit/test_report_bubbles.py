@@ -28,7 +28,7 @@ def two_ranks(path: Path, acting_ns: int = 20) -> TraceBuilder:
     """
     builder = TraceBuilder(path)
     for kind in ("thread_state", "operation"):
-        builder.capture(kind)
+        builder.coverage(kind)
     end = 100 * WITH_FIRST
     fast, slow = (builder.process(pid=pid, name=name, end_ns=end)
                   for pid, name in ((10, "rank0"), (20, "rank1")))  # fmt: skip
@@ -103,8 +103,8 @@ def test_what_is_in_no_phase_is_outside_and_a_process_that_came_later_has_its_ow
 
 def test_what_was_not_measured_is_not_zero(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
-    builder.capture("thread_state", measured=False)
+    builder.coverage("operation")
+    builder.coverage("thread_state", measured=False)
     thread = builder.thread(builder.process(pid=1, end_ns=100), states=[], end_ns=100)
     builder.operation(thread, 0, 60, "backpropagation", source="auto")
     with open_trace(builder.write()) as trace, pytest.raises(TraceError, match="thread_state"):

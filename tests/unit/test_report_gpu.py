@@ -37,14 +37,14 @@ def gpu_line(found: GpuSummary) -> str | None:
 def builder(tmp_path: Path) -> TraceBuilder:
     """Return a trace of one process with one thread, 1,000 ns long."""
     made = TraceBuilder(tmp_path / "trace.duckdb")
-    made.capture("thread_state")
+    made.coverage("thread_state")
     made.process(pid=10)
     made.thread(1, tid=10, states=[run(1000)])
     return made
 
 
 def test_work_is_counted_and_busy_is_a_union(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.gpu_activity(1, 100, 150, stream_id=1)
     builder.gpu_activity(1, 120, 160, stream_id=2, device_id=1)
     builder.gpu_activity(1, 300, 301, kind="memcpy")
@@ -58,12 +58,12 @@ def test_work_is_counted_and_busy_is_a_union(builder: TraceBuilder) -> None:
 
 
 def test_a_gpu_that_had_nothing_to_do_is_told(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     assert gpu_line(summary_of(builder)) == "no work of 1 process, though it was recorded"
 
 
 def test_what_was_not_measured_has_no_line(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity", process_id=1, measured=False, fact=Fact("cupti_yielded"))
+    builder.coverage("gpu_activity", process_id=1, measured=False, fact=Fact("cupti_yielded"))
     found = summary_of(builder)
     assert gpu_line(found) is None
     assert len(found.refused) == 1
@@ -79,7 +79,7 @@ def test_models_are_named_once() -> None:
 
 
 def test_summaries_tell_it(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.gpu_activity(1, 100, 200)
     with open_trace(builder.write()) as trace:
         summary = summarize(trace)
@@ -92,7 +92,7 @@ def test_summaries_tell_it(builder: TraceBuilder) -> None:
 
 def test_a_share_is_of_the_time_that_was_recorded(builder: TraceBuilder) -> None:
     """Of a program that had run before, nobody knows what its GPU did until then."""
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.process(pid=11)
     builder.gpu_status(1, 600, is_late=True)
     builder.gpu_status(1, 700)
@@ -106,7 +106,7 @@ def test_a_share_is_of_the_time_that_was_recorded(builder: TraceBuilder) -> None
 
 
 def test_a_program_that_was_launched_was_recorded_from_its_start(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.gpu_status(1, 600)
     builder.gpu_activity(1, 700, 800)
     found = summary_of(builder)
@@ -114,7 +114,7 @@ def test_a_program_that_was_launched_was_recorded_from_its_start(builder: TraceB
 
 
 def test_nothing_is_left_to_have_a_share_of(builder: TraceBuilder) -> None:
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.gpu_status(1, 1000, is_late=True)
     builder.gpu_activity(1, 700, 800)
     found = summary_of(builder)

@@ -29,7 +29,7 @@ def training(path: Path) -> Path:
     """Write a process that steps a simulator for 60 of each 100 ms and trains for 4 on the GPU."""
     builder = TraceBuilder(path)
     for kind in ("gpu_activity", "counter", "thread_state", "operation", "native_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     builder.device(0, name="H200", uuid="GPU-a")
     thread = builder.thread(
         builder.process(pid=7, name="train", end_ns=1000 * MS), name="main", tid=7,
@@ -114,9 +114,9 @@ def test_a_window_tells_of_its_part(tmp_path: Path) -> None:
 
 def test_a_machine_without_a_gpu_gets_no_line(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("counter", measured=False, fact=Fact("no_gpu", detail="no NVIDIA driver"))
-    builder.capture("gpu_activity", measured=False, fact=Fact("cuda_not_initialised"))
+    builder.coverage("thread_state")
+    builder.coverage("counter", measured=False, fact=Fact("no_gpu", detail="no NVIDIA driver"))
+    builder.coverage("gpu_activity", measured=False, fact=Fact("cuda_not_initialised"))
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     with open_trace(builder.write()) as opened:
         summary = summarize(opened)
@@ -131,9 +131,9 @@ def test_no_share_is_held_against_programs_that_were_not_all_seen(tmp_path: Path
     found = []
     for is_seen in (True, False):
         builder = TraceBuilder(tmp_path / f"{is_seen}.duckdb")
-        builder.capture("gpu_activity")
+        builder.coverage("gpu_activity")
         builder.thread(builder.process(pid=1, end_ns=1000 * MS), states=[run(1000 * MS)])
-        builder.capture("gpu_activity", process_id=builder.process(pid=2), measured=is_seen)
+        builder.coverage("gpu_activity", process_id=builder.process(pid=2), measured=is_seen)
         builder.gpu_status(2, 0, state="on" if is_seen else "off")
         builder.gpu_activity(1, 100 * MS, 200 * MS)
         for number in range(10):

@@ -37,7 +37,7 @@ def builder(tmp_path: Path) -> TraceBuilder:
     """Build a trainer: 40 ms in the simulator, 60 ms that samples tell of, 100 ms for a worker."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in KINDS:
-        builder.capture(kind)
+        builder.coverage(kind)
     trainer = builder.process(pid=10, name="train", end_ns=200 * MS)
     worker = builder.process(pid=11, name="worker 3", parent=trainer, end_ns=200 * MS)
     thread = builder.thread(
@@ -108,7 +108,7 @@ def test_the_summary_points_out_spinning(trace: Trace) -> None:
 def test_a_trace_without_spinning_points_out_nothing(builder: TraceBuilder) -> None:
     quiet = TraceBuilder(builder.path)
     for kind in KINDS:
-        quiet.capture(kind)
+        quiet.coverage(kind)
     quiet.thread(quiet.process(pid=1, end_ns=10), states=[run(10)])
     with open_trace(quiet.write()) as trace:
         assert summarize(trace).observations == ()
@@ -156,7 +156,7 @@ def test_transitions_are_told_per_iteration(trace: Trace) -> None:
 
 
 def test_what_was_not_counted_is_no_zero(builder: TraceBuilder) -> None:
-    builder.capture(
+    builder.coverage(
         "native_call:backend", measured=False, fact=Fact("not_asked_for", "--transitions all")
     )
     with open_trace(builder.write()) as trace:

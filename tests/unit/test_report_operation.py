@@ -65,8 +65,8 @@ def by_name(report: OperationReport, scope: str = "operation") -> dict[str, dict
 def training(path: Path) -> TraceBuilder:
     """Build two iterations of a thread in each state, an idle one, and a worker process."""
     builder = TraceBuilder(path)
-    builder.capture("thread_state")
-    builder.capture("operation")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
     trainer = builder.process(pid=10, name="train", end_ns=100 * MS)
     thread = builder.thread(
         trainer,
@@ -144,8 +144,8 @@ def test_the_table_shows_sums_lifetimes_and_the_rest(builder: TraceBuilder) -> N
 
 def test_the_tree_is_indented_with_the_largest_first(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
-    builder.capture("thread_state")
+    builder.coverage("operation")
+    builder.coverage("thread_state")
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[run(40)])
     builder.operation(thread, 0, 30, "rollout")
     builder.operation(thread, 1, 5, "act")
@@ -158,7 +158,7 @@ def test_the_tree_is_indented_with_the_largest_first(tmp_path: Path) -> None:
 
 def test_operations_of_one_name_but_two_sources_are_two(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
+    builder.coverage("operation")
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[run(40)])
     for start, source in ((0, "nvtx"), (20, "auto")):
         builder.operation(thread, start, start + 20, "step", source=source)
@@ -176,8 +176,8 @@ def test_operations_of_one_name_but_two_sources_are_two(tmp_path: Path) -> None:
 
 def test_a_phase_that_a_framework_calls_by_several_names_is_one_row(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
-    builder.capture("thread_state")
+    builder.coverage("operation")
+    builder.coverage("thread_state")
     process = builder.process(pid=10, end_ns=100 * MS)
     thread = builder.thread(process, tid=10, states=[run(40 * MS), sleep(60 * MS)])
     for at, framework_name in enumerate(("ref", "old_log_prob", None, "ref")):
@@ -239,7 +239,7 @@ def test_what_looks_like_an_iteration_is_one(
     names: list[str], expected: str | None, tmp_path: Path
 ) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
+    builder.coverage("operation")
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[run(40)])
     for depth, name in enumerate(names):
         builder.operation(thread, depth, 40 - depth, name)
@@ -254,7 +254,7 @@ def test_what_looks_like_an_iteration_is_one(
 def test_without_a_range_the_updates_of_each_learner_count(tmp_path: Path) -> None:
     """Two ranks that act and learn, and a worker that steps for the first."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
+    builder.coverage("operation")
     for process, updates in ((1, 3), (2, 2), (3, 0)):
         builder.process(pid=process, end_ns=100)
         thread = builder.thread(process, states=[run(100)])
@@ -283,7 +283,7 @@ def test_without_a_range_the_updates_of_each_learner_count(tmp_path: Path) -> No
 
 def test_updates_of_a_learner_that_never_acts_are_cycles_of_its_names(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
+    builder.coverage("operation")
     thread = builder.thread(builder.process(pid=1, end_ns=100), states=[run(100)])
     names = ("update_critic", "update_critic", "update_actor", "update_critic", "update_actor")
     for at, framework_name in enumerate(names):
@@ -302,7 +302,7 @@ def test_updates_of_a_learner_that_never_acts_are_cycles_of_its_names(tmp_path: 
 
 def test_ranges_that_a_profiler_numbers_are_iterations(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
+    builder.coverage("operation")
     thread = builder.thread(builder.process(pid=1, end_ns=90), states=[run(90)])
     for at in range(3):
         builder.operation(
@@ -353,8 +353,8 @@ def test_ranges_of_no_thread_and_marks_are_in_no_sum(builder: TraceBuilder) -> N
 
 def test_what_was_not_measured_is_a_dash_and_a_note(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
-    builder.capture("thread_state", measured=False, fact=Fact("kineto_no_scheduling"))
+    builder.coverage("operation")
+    builder.coverage("thread_state", measured=False, fact=Fact("kineto_no_scheduling"))
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[], end_ns=0)
     builder._threads[0] = (*builder._threads[0][:4], 40, "main", True, 0, None)
     builder.operation(thread, 0, 30, "learn")
@@ -380,8 +380,8 @@ def test_losses_come_with_the_operations(builder: TraceBuilder) -> None:
 def test_parts_of_a_total_that_cannot_be_told_are_not_guessed(tmp_path: Path) -> None:
     """An operation of another domain ends after the one it began in."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
-    builder.capture("thread_state")
+    builder.coverage("operation")
+    builder.coverage("thread_state")
     thread = builder.thread(builder.process(pid=1, end_ns=40), states=[run(40)])
     builder.operation(thread, 0, 20, "a", domain="x")
     builder.operation(thread, 10, 30, "b", domain="y")
@@ -439,14 +439,14 @@ def test_json_and_csv_hold_everything_in_nanoseconds(builder: TraceBuilder) -> N
 
 def test_a_trace_without_operations_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation")
+    builder.coverage("operation")
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     assert "operations none: the program marked none" in lines_of(report_of(builder))[1]
 
 
 def test_operations_that_were_not_measured_are_an_error(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("operation", measured=False, fact=Fact("program_static", "train"))
+    builder.coverage("operation", measured=False, fact=Fact("program_static", "train"))
     builder.process(pid=1, end_ns=10)
     with pytest.raises(TraceError, match=r"not measured \(train is statically linked:"):
         report_of(builder)
@@ -486,8 +486,8 @@ def test_self_times_of_any_trace_add_up_to_the_lifetimes(
     threads: list[tuple[int, list[Interval], list[tuple[int, int, str]]]],
 ) -> None:
     builder = TraceBuilder(Path("memory"))
-    builder.capture("thread_state")
-    builder.capture("operation")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
     for _ in range(2):
         builder.process(pid=1, end_ns=300)
     lifetimes = dict.fromkeys((1, 2), 0)

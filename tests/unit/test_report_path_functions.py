@@ -26,7 +26,7 @@ def test_samples_off_the_path_and_of_the_first_iteration_are_not_counted(tmp_pat
     """Three iterations of 100: 60 of a simulation, 40 while a worker answers; another one spins."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "operation", "cpu_sample"):
-        builder.capture(kind)
+        builder.coverage(kind)
     main = builder.process(pid=1, name="main")
     worker = builder.process(pid=2, name="worker", parent=main)
     states, answers = [], []

@@ -38,7 +38,7 @@ def training(path: Path) -> Path:
     """Write two processes: one trains on a GPU, one simulates."""
     builder = TraceBuilder(path)
     for kind in KINDS:
-        builder.capture(kind)
+        builder.coverage(kind)
     builder.device(0, name="H200")
     trainer = builder.process(pid=10, name="train", end_ns=100 * MS)
     thread = builder.thread(
@@ -236,7 +236,7 @@ def test_every_view_renders_in_every_format(trace: Trace, name: str) -> None:
 def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     builder = TraceBuilder(tmp_path_factory.mktemp("unmeasured") / "trace.duckdb")
     for kind in KINDS:
-        builder.capture(kind, measured=False, fact=Fact("not_asked_for", "--it"))
+        builder.coverage(kind, measured=False, fact=Fact("not_asked_for", "--it"))
     builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     with open_trace(builder.write()) as opened:
         yield opened
@@ -251,8 +251,8 @@ def test_what_was_not_measured_is_an_error_not_a_zero(unmeasured: Trace, name: s
 def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path: Path) -> None:
     """Layers are known from CUDA calls alone, and without a word about the GPU."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("cuda_call")
+    builder.coverage("thread_state")
+    builder.coverage("cuda_call")
     thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(8), sleep(2)])
     builder.cuda_call(thread, 0, 3)
     with open_trace(builder.write()) as opened:
@@ -271,9 +271,9 @@ def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path:
 def test_time_on_a_cpu_is_marked_where_it_is_taken_for_granted(tmp_path: Path) -> None:
     """An imported trace has no states: whether a thread ran inside its calls is not known."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state", measured=False, fact=Fact("kineto_no_scheduling"))
+    builder.coverage("thread_state", measured=False, fact=Fact("kineto_no_scheduling"))
     for kind in ("native_call", "cuda_call", "cpu_sample", "operation"):
-        builder.capture(kind)
+        builder.coverage(kind)
     thread = builder.thread(builder.process(pid=1, end_ns=10), states=(), end_ns=10)
     builder.native_call(thread, 1, 5, "backend", "aten::mm")
     note = (
@@ -310,10 +310,10 @@ def test_the_same_time_is_on_a_cpu_in_every_view(trace: Trace) -> None:
 def test_what_was_lost_is_neither_on_a_cpu_nor_off_it(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     watched = builder.process(pid=1, end_ns=10)
-    builder.capture("thread_state", process_id=watched)
+    builder.coverage("thread_state", process_id=watched)
     builder.thread(watched, states=[run(4), lost(3), sleep(3)])
     unwatched = builder.process(pid=2, end_ns=10)
-    builder.capture("thread_state", process_id=unwatched, measured=False)
+    builder.coverage("thread_state", process_id=unwatched, measured=False)
     builder.thread(unwatched, states=(), end_ns=10)
     with open_trace(builder.write()) as opened:
         query = "SELECT bucket, on_cpu, time_ns FROM breakdown ORDER BY bucket"
@@ -353,8 +353,8 @@ def test_threads_that_look_the_same_have_a_line_each(tmp_path: Path) -> None:
 
 def test_an_operation_that_owns_no_time_leaves_the_totals_known(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("operation")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
     thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(6), sleep(4)])
     builder.operation(thread, 0, 10, "around")
     builder.operation(thread, 0, 10, "inside")
@@ -369,7 +369,7 @@ def test_an_operation_that_owns_no_time_leaves_the_totals_known(tmp_path: Path) 
 
 def test_a_gpu_that_two_ranks_tell_of_is_one_row(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.device(0, name="H200")
     builder.device(0, name="H200")
     builder.gpu_activity(builder.process(pid=1, end_ns=10), 0, 5)
@@ -400,8 +400,8 @@ def test_a_total_stands_for_the_hidden_rows_too(trace: Trace) -> None:
 
 def test_rows_that_are_not_as_promised_are_told(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("native_call")
+    builder.coverage("thread_state")
+    builder.coverage("native_call")
     thread = builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
     builder.native_call(thread, 20, 30, "backend")
     with open_trace(builder.write()) as opened:

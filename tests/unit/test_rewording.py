@@ -35,11 +35,11 @@ def everything() -> dict[str, list[tuple[object, ...]]]:
     process = builder.process(pid=1, end_ns=1000)
     thread = builder.thread(process, states=[run(400), sleep(200), run(400)])
     for kind in ("thread_state", "operation", "native_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     for number, code in enumerate(COVERAGE):
         fact = Fact(code, "subject", "detail", 3, 5, 7)
-        builder.capture(f"kind{number}", fact=fact)
-        builder.capture(f"other{number}", process_id=process, measured=False, fact=fact)
+        builder.coverage(f"kind{number}", fact=fact)
+        builder.coverage(f"other{number}", process_id=process, measured=False, fact=fact)
     builder.operation(thread, 0, 900, "step")
     builder.native_call(thread, 10, 20, "simulator", "mj_step")
     for code in SITE_REASONS:
@@ -73,7 +73,7 @@ def test_other_words_change_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         process = builder.process(pid=pid, end_ns=10)
         builder.thread(process, states=[run(10)])
         fact = Fact(code, "subject")
-        builder.capture("operation", process_id=process, measured=False, fact=fact)
+        builder.coverage("operation", process_id=process, measured=False, fact=fact)
     for code in ("refused", "too_many", "recorder_failed"):
         builder.site("backend", code, state="not_probed", code=code)
     builder.write()

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     """Write a trace of a call of 20 ns inside a thread that runs for 60 and sleeps for 40."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "native_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     thread = builder.thread(builder.process(pid=7, end_ns=100), states=[run(60), sleep(40)])
     builder.native_call(thread, 10, 30, "simulator")
     builder.write()

@@ -51,7 +51,7 @@ COMMANDS = (
 def path(tmp_path: Path) -> Path:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "operation", "native_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     thread = builder.thread(
         builder.process(pid=7, end_ns=100), tid=7, name="main", states=[run(60), sleep(40)]
     )
@@ -91,7 +91,7 @@ def test_no_name_reaches_the_terminal_raw(path: Path, command: tuple[str, ...]) 
         f"UPDATE trace_stat SET kind = '{NAME}', code = '{NAME}', detail = '{NAME}'",
         f"UPDATE operation_path SET name = '{NAME}', domain = '{NAME}'",
         f"UPDATE site SET symbol = '{NAME}', state = 'dropped', code = '{NAME}', detail = '{NAME}'",
-        f"INSERT INTO capture (kind, measured, code, subject, detail)"
+        f"INSERT INTO coverage (kind, measured, code, subject, detail)"
         f" VALUES ('{NAME}', false, '{NAME}', '{NAME}', '{NAME}')",
         f"INSERT INTO overlap_fault VALUES ('{NAME}', '{NAME}', 3)",
         f"INSERT INTO meta VALUES ('argv', '{NAME}'), ('host', '{NAME}'), ('loader', '{NAME}')",

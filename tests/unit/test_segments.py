@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlscope_trace.errors import SpoolError
-from rlscope_trace.record.instruments.log import ProbeLog
+from rlscope_trace.record.probes.log import ProbeLog
 from rlscope_trace.spool.counter_file import CounterFile, CounterLines, read_counter_file
 from rlscope_trace.spool.directory import RECORDS_FILE, WIRE_VERSION, open_spool, remove_files
 from rlscope_trace.spool.segments import SEGMENT_MAGIC, drop_before, find_segments, join_records

@@ -213,18 +213,18 @@ def test_losses_and_cut_recording_come_first(tmp_path: Path) -> None:
 
 def test_what_was_not_measured_is_told_once_for_each_reason(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("gpu_activity", measured=False, fact=Fact("cuda_not_initialised"))
+    builder.coverage("thread_state")
+    builder.coverage("gpu_activity", measured=False, fact=Fact("cuda_not_initialised"))
     for pid in (1, 2, 3):
         process = builder.process(pid=pid, name="env")
         builder.thread(process, states=[run(5)])
         late = Fact("shim_not_loaded", detail="attached late")
-        builder.capture("operation", process_id=process, measured=False, fact=late)
+        builder.coverage("operation", process_id=process, measured=False, fact=late)
     trainer = builder.process(pid=4, name="train")
     static = Fact("program_static", "train.sh")
-    builder.capture("operation", process_id=trainer, measured=False, fact=static)
-    builder.capture("operation", process_id=builder.process(pid=5))
-    builder.capture("operation", measured=False)
+    builder.coverage("operation", process_id=trainer, measured=False, fact=static)
+    builder.coverage("operation", process_id=builder.process(pid=5))
+    builder.coverage("operation", measured=False)
     expected = (
         "not measured: gpu_activity of all processes: CUDA was not initialised, as far as the"
         " recorder heard",
@@ -244,8 +244,8 @@ def test_what_was_not_measured_is_told_once_for_each_reason(tmp_path: Path) -> N
 def test_operations_are_told_in_short(tmp_path: Path) -> None:
     """Two threads, 70 % of whose time is in an operation; a third has none."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("operation")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
     process = builder.process(pid=1)
     for _ in range(2):
         thread = builder.thread(process, states=[run(6 * MS), sleep(4 * MS)])
@@ -267,8 +267,8 @@ def test_operations_are_told_in_short(tmp_path: Path) -> None:
 
 def test_a_range_that_is_called_unannotated_is_an_operation(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("operation")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
     thread = builder.thread(builder.process(pid=1), states=[run(12 * MS)])
     builder.operation(thread, 0, 6 * MS, "(unannotated)")
     builder.operation(thread, 6 * MS, 7 * MS, "learn")
@@ -344,7 +344,7 @@ def test_states_that_a_window_cuts_and_that_cross_are_those_of_thread_time(tmp_p
 @pytest.mark.parametrize("processes", [0, 1])
 def test_states_that_were_not_measured_have_no_total(tmp_path: Path, processes: int) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("thread_state", measured=False)
+    builder.coverage("thread_state", measured=False)
     for _ in range(processes):
         builder.thread(builder.process(pid=1, end_ns=9), states=[], end_ns=9)
     summary = summary_of(builder)
@@ -360,8 +360,8 @@ def test_times_from_the_overlaps_are_those_of_thread_time(
 ) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     process, unmeasured = builder.process(pid=1), builder.process(pid=2)
-    builder.capture("thread_state")
-    builder.capture("thread_state", process_id=unmeasured, measured=False)
+    builder.coverage("thread_state")
+    builder.coverage("thread_state", process_id=unmeasured, measured=False)
     states = [run(5), sleep(3), woken(2, by=1), run(7), preempted(1), lost(4), blocked(6)]
     first = builder.thread(process, states=states)
     builder.operation(first, 2, 20, "learn")
@@ -470,8 +470,8 @@ def test_command_prints_every_format(app: Typer, runner: CliRunner, tmp_path: Pa
 
 def test_command_shows_operations(app: Typer, runner: CliRunner, tmp_path: Path) -> None:
     builder = two_processes(tmp_path / "trace.duckdb")
-    builder.capture("thread_state")
-    builder.capture("operation")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
     builder.operation(1, 0, 5 * MS, "learn")
     path = str(builder.write())
     table = runner.invoke(app, [path, "--by", "operation", "--per", "learn"]).stdout

@@ -21,8 +21,8 @@ UNKNOWN = 255
 def builder() -> TraceBuilder:
     """Return a trace in which the states and the GPU were measured."""
     made = TraceBuilder(Path("unused"), with_views=False)
-    made.capture("thread_state")
-    made.capture("gpu_activity")
+    made.coverage("thread_state")
+    made.coverage("gpu_activity")
     return made
 
 
@@ -176,9 +176,9 @@ def test_the_gpu_works_for_its_own_process_only_and_not_while_it_syncs(
 def test_what_was_not_measured_is_no_zero() -> None:
     builder = TraceBuilder(Path("unused"), with_views=False)
     seen, unseen = builder.process(), builder.process()
-    builder.capture("thread_state", measured=False)
-    builder.capture("thread_state", process_id=seen)
-    builder.capture("gpu_activity", process_id=unseen)
+    builder.coverage("thread_state", measured=False)
+    builder.coverage("thread_state", process_id=seen)
+    builder.coverage("gpu_activity", process_id=unseen)
     builder.thread(seen, states=[lost(4)])
     builder.thread(unseen, states=[], end_ns=3)
     found = computed(builder)

@@ -40,7 +40,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a trace of two processes; in each a thread makes many calls, of 4 ns every 10 ns."""
     builder = TraceBuilder(tmp_path_factory.mktemp("trace") / "long.duckdb", with_views=False)
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     for _ in range(2):
         builder.thread(builder.process(), states=[run(10 * CALLS)])
     path = builder.write()

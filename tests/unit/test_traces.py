@@ -23,7 +23,7 @@ def write_trace(path: Path, length_ns: int) -> Path:
     """Write a thread that runs and sleeps, inside one operation, and launches a kernel."""
     builder = TraceBuilder(path)
     for kind in ("thread_state", "operation", "cuda_call", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     process = builder.process(pid=7, end_ns=2 * length_ns)
     thread = builder.thread(process, states=[run(length_ns), sleep(length_ns)])
     builder.operation(thread, 2, length_ns, f"learn {length_ns}")

@@ -209,7 +209,7 @@ def test_views_work_on_an_empty_trace_and_with_nulls() -> None:
     for name in names:
         # The process of the builder, what is said of it, the three layers of its calls, and the
         # row for time in no operation.
-        expected = {"_captured": 1, "_measured": 1, "_layer_gap": 3, "_operation_node": 1}
+        expected = {"_covered": 1, "_measured": 1, "_layer_gap": 3, "_operation_node": 1}
         expected = expected.get(name, 0)
         assert connection.execute(f"SELECT count(*) FROM {name}").fetchall() == [(expected,)], name
     connection.execute("INSERT INTO thread (thread_id) VALUES (1)")

@@ -27,7 +27,7 @@ def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[object
 
 def gpu_builder() -> TraceBuilder:
     builder = TraceBuilder(NOWHERE)
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     builder.process(pid=1)
     return builder
 
@@ -118,7 +118,7 @@ def test_gpu_time_equals_a_count_of_instants(
 def launching() -> TraceBuilder:
     """Return a thread whose iteration [0, 1000) holds forward [100, 400): it launches kernels."""
     builder = gpu_builder()
-    builder.capture("thread_state")
+    builder.coverage("thread_state")
     thread = builder.thread(1, tid=1, states=[run(500), sleep(300), run(200)])
     builder.operation(thread, 0, 1000, "iteration")
     builder.operation(thread, 100, 400, "forward")

@@ -51,8 +51,8 @@ def nested(found: list[list[int]]) -> list[list[int]]:
 @st.composite
 def traces(draw: st.DrawFn) -> TraceBuilder:
     builder = TraceBuilder(NOWHERE)
-    builder.capture("gpu_activity")
-    builder.capture("thread_state", measured=draw(st.booleans()))
+    builder.coverage("gpu_activity")
+    builder.coverage("thread_state", measured=draw(st.booleans()))
     for process in range(1, 9):
         builder.process(pid=process)
         threads = [
@@ -121,7 +121,7 @@ def expected(connection: duckdb.DuckDBPyConnection) -> Counter[tuple[Any, ...]]:
         )
     )  # fmt: skip
     ((is_measured,),) = connection.execute(
-        "SELECT measured FROM capture WHERE kind = 'thread_state'"
+        "SELECT measured FROM coverage WHERE kind = 'thread_state'"
     ).fetchall()
     times: Counter[tuple[Any, ...]] = Counter()
     for process, thread, start, end in connection.execute(
@@ -172,7 +172,7 @@ def one_gap() -> TraceBuilder:
     """Return a process whose GPU is idle in [100, 400): step runs until 250, then it sleeps."""
     builder = TraceBuilder(NOWHERE)
     for kind in ("gpu_activity", "thread_state", "cpu_sample"):
-        builder.capture(kind)
+        builder.coverage(kind)
     thread = builder.thread(builder.process(pid=1), states=[run(250), sleep(150), run(100)])
     builder.operation(thread, 0, 300, "step")
     builder.cuda_call(thread, 390, 395, correlation_id=1)
@@ -204,7 +204,7 @@ def test_samples_split_idle_time_as_they_split_the_operation() -> None:
 
 def test_work_that_took_no_time_bounds_the_idle_time_at_both_ends() -> None:
     builder = TraceBuilder(NOWHERE)
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     thread = builder.thread(builder.process(pid=1), states=[run(100)])
     builder.cuda_call(thread, 75, 80, correlation_id=1)
     for start, end in ((5, 5), (10, 20), (30, 30), (50, 60)):

@@ -28,7 +28,7 @@ def rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, .
 @st.composite
 def traces(draw: st.DrawFn) -> TraceBuilder:
     builder = TraceBuilder(NOWHERE)
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     for process in range(1, 9):
         builder.process(pid=process)
         threads = [builder.thread(process, states=[run(LENGTH)]) for _ in range(2)]

@@ -32,7 +32,7 @@ def reported(builder: TraceBuilder, where: str = "TRUE") -> list[tuple[Any, ...]
 
 def builder_of(*, measured: bool = True) -> TraceBuilder:
     builder = TraceBuilder(NOWHERE)
-    builder.capture("gpu_activity", measured=measured)
+    builder.coverage("gpu_activity", measured=measured)
     builder.thread(builder.process(pid=1), states=[run(1000)])
     return builder
 
@@ -167,7 +167,7 @@ def test_a_program_that_used_gpus_unseen_leaves_no_zero() -> None:
         builder = builder_of()
         other = builder.process(pid=2)
         thread = builder.thread(other, states=[run(1000)])
-        builder.capture("gpu_activity", process_id=other, measured=False)
+        builder.coverage("gpu_activity", process_id=other, measured=False)
         builder.counter(0, 30)
         builder.counter(10, 30)
         # A program that never came near a GPU hides nothing.

@@ -145,7 +145,7 @@ def test_views_equal_a_count_of_instants(
 ) -> None:
     world = World()
     for kind in KINDS:
-        world.builder.capture(kind)
+        world.builder.coverage(kind)
     for thread in found:
         world.add(thread)
     refill(connection, world.builder)

@@ -20,7 +20,7 @@ def builder() -> TraceBuilder:
     """Build a process whose step enters the simulator twice, and the backend once."""
     builder = TraceBuilder(Path("unused"), with_views=False)
     for kind in ("thread_state", "operation", "native_call"):
-        builder.capture(kind)
+        builder.coverage(kind)
     thread = builder.thread(builder.process(pid=1), states=[run(100)])
     builder.operation(thread, 0, 50, "step")
     builder.operation(thread, 50, 90, "step")
@@ -44,7 +44,7 @@ EXACT = {("step", "simulator"): (2, 1.0, None), ("step", "backend"): (1, 0.5, No
 
 
 def test_counts_are_exact_where_all_was_recorded(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     assert counts(builder) == EXACT
 
 
@@ -65,20 +65,20 @@ OFF = Fact("not_asked_for", "--transitions all")
 def test_a_layer_has_its_own_say(
     builder: TraceBuilder, fact: Fact, measured: bool, reason: str
 ) -> None:
-    builder.capture("cuda_call")
-    builder.capture("native_call:backend", measured=measured, fact=fact)
+    builder.coverage("cuda_call")
+    builder.coverage("native_call:backend", measured=measured, fact=fact)
     assert counts(builder) == {**EXACT, ("step", "backend"): (None, None, reason)}
 
 
 def test_one_process_may_be_told_apart(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
-    builder.capture("native_call:backend", measured=False, fact=OFF)
-    builder.capture("native_call:backend", process_id=1)
+    builder.coverage("cuda_call")
+    builder.coverage("native_call:backend", measured=False, fact=OFF)
+    builder.coverage("native_call:backend", process_id=1)
     assert counts(builder) == EXACT
 
 
 def test_a_site_that_was_dropped_ends_the_count_of_its_layer(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     builder.site("simulator", "mj_forward", state="dropped", dropped_ns=45)
     assert counts(builder) == {
         **EXACT, ("step", "simulator"): (None, None, "functions_not_probed"),
@@ -86,13 +86,13 @@ def test_a_site_that_was_dropped_ends_the_count_of_its_layer(builder: TraceBuild
 
 
 def test_a_site_dropped_when_all_was_over_does_not(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     builder.site("simulator", "mj_forward", dropped_ns=100)
     assert counts(builder) == EXACT
 
 
 def test_lost_calls_leave_no_count_at_all(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     builder.loss(record="call", count=3)
     assert counts(builder) == {
         ("step", layer): (None, None, "calls_lost")
@@ -110,14 +110,14 @@ LATE = "probed_late"
 def test_an_operation_older_than_the_probes_has_no_count(
     builder: TraceBuilder, probed_ns: int, expected: object
 ) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     builder.site("simulator", "mj_step", probed_ns=probed_ns)
     assert counts(builder) == expected
 
 
 def test_instances_since_the_probes_came_are_counted(builder: TraceBuilder) -> None:
     """Of the third step every call was recorded; of the second, which the probes met, one."""
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     builder.site("simulator", "mj_step", probed_ns=60)
     builder.operation(1, 90, 100, "step")
     for start_ns in (75, 91, 93, 95):
@@ -137,7 +137,7 @@ def test_instances_since_the_probes_came_are_counted(builder: TraceBuilder) -> N
 
 
 def test_what_began_after_the_probes_is_counted(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     builder.site("simulator", "mj_step", probed_ns=30)
     late = builder.thread(builder.process(pid=2, start_ns=30), states=[run(70)], start_ns=30)
     builder.operation(late, 31, 40, "late")
@@ -150,10 +150,10 @@ def test_what_began_after_the_probes_is_counted(builder: TraceBuilder) -> None:
 
 
 def test_a_process_without_python_has_no_count_in_any_layer(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
-    builder.capture("native_call:simulator")
-    builder.capture("native_call:backend")
-    builder.capture("native_call", process_id=1, measured=False, fact=Fact("pypy"))
+    builder.coverage("cuda_call")
+    builder.coverage("native_call:simulator")
+    builder.coverage("native_call:backend")
+    builder.coverage("native_call", process_id=1, measured=False, fact=Fact("pypy"))
     assert counts(builder) == {
         ("step", layer): (None, None, "not_captured") for layer in ("simulator", "backend")
     }
@@ -162,14 +162,14 @@ def test_a_process_without_python_has_no_count_in_any_layer(builder: TraceBuilde
 def test_what_was_not_asked_for_stays_so_in_a_process_that_could_be_probed(
     builder: TraceBuilder,
 ) -> None:
-    builder.capture("cuda_call")
-    builder.capture("native_call:backend", measured=False, fact=OFF)
-    builder.capture("native_call", process_id=1)
+    builder.coverage("cuda_call")
+    builder.coverage("native_call:backend", measured=False, fact=OFF)
+    builder.coverage("native_call", process_id=1)
     assert counts(builder) == {**EXACT, ("step", "backend"): (None, None, "not_captured")}
 
 
 def test_a_layer_that_samples_found_but_no_probe_has_no_count(builder: TraceBuilder) -> None:
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     other = builder.thread(builder.process(pid=2), states=[run(100)])
     builder.sample(other, 5, "simulator")
     builder.sample(1, 5, "simulator")
@@ -183,7 +183,7 @@ def test_a_layer_that_samples_found_but_no_probe_has_no_count(builder: TraceBuil
 
 def test_each_loss_means_for_counts_what_the_vocabulary_says(builder: TraceBuilder) -> None:
     """A code that is added there and forgotten in the view fails here."""
-    builder.capture("cuda_call")
+    builder.coverage("cuda_call")
     expected = {
         Calls.LOST: "calls_lost", Calls.LOST_IF_CALLS: "calls_lost",
         Calls.PERHAPS: "calls_perhaps_lost", None: None,

@@ -17,7 +17,7 @@ US = 1000
 def builder() -> TraceBuilder:
     builder = TraceBuilder(Path("unused"), with_views=False)
     for kind in ("thread_state", "wait", "operation"):
-        builder.capture(kind)
+        builder.coverage(kind)
     return builder
 
 

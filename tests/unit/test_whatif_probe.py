@@ -18,7 +18,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.whatif.answer import what_if
 from rlscope_analysis.whatif.changes import Changes
 from rlscope_analysis.whatif.vectorised import fitted, sizes_up_to
-from rlscope_trace import probe as step_probe
+from rlscope_trace import cold_probe as step_probe
 from rlscope_trace.cli.probing import probe
 from rlscope_trace.errors import TracerError
 from rlscope_trace.privileges import invoking_identity

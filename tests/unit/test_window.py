@@ -57,7 +57,7 @@ def write_trace(directory: Path) -> Path:
     """Write a thread that begins at 1000 ns, with a loss, operations, calls and a kernel."""
     builder = TraceBuilder(directory / "trace.duckdb")
     for kind in ("thread_state", "operation", "native_call", "cuda_call", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     process = builder.process(pid=1, start_ns=1000, end_ns=1200)
     states = [run(40), sleep(20), woken(10, by=-1), run(30), lost(20), preempted(5), run(75)]
     thread = builder.thread(process, start_ns=1000, states=states)
@@ -214,7 +214,7 @@ def test_the_call_of_a_launch_may_lie_before_the_window(trace_path: Path) -> Non
 def test_a_graph_that_began_before_the_window_is_no_launch_of_it(tmp_path: Path) -> None:
     """Its first node had ended by then: the next one tells nothing of how long it took to begin."""
     builder = TraceBuilder(tmp_path / "trace.duckdb")
-    builder.capture("gpu_activity")
+    builder.coverage("gpu_activity")
     process = builder.process(pid=1, end_ns=100)
     thread = builder.thread(process, states=[run(100)])
     builder.cuda_call(thread, 5, 6, name="cudaGraphLaunch", correlation_id=1)
@@ -231,7 +231,7 @@ def test_a_graph_that_began_before_the_window_is_no_launch_of_it(tmp_path: Path)
 def test_a_gap_knows_its_call_though_it_lies_before_the_window(tmp_path: Path) -> None:
     builder = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "operation", "cuda_call", "gpu_activity"):
-        builder.capture(kind)
+        builder.coverage(kind)
     process = builder.process(pid=1, end_ns=100)
     thread = builder.thread(process, states=[run(100)])
     builder.operation(thread, 0, 100, "learn")

@@ -25,9 +25,9 @@ def environment_of(meta: Mapping[str, str]) -> dict[str, str]:
         if isinstance(value, str):
             found[f"${name}"] = value
     # How it was recorded: what differs there may shift times.
-    instruments = _parsed(meta, "instruments")
+    probe_settings = _parsed(meta, "probe_settings")
     for name in ("transitions", "sample_hz", "gil", "cuda_calls", "messages"):
-        if isinstance(value := instruments.get(name), (str, int, float)):
+        if isinstance(value := probe_settings.get(name), (str, int, float)):
             found[f"recorder {name}"] = str(value)
     return found
 

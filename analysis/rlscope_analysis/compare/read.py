@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
 
 _AT_ONCE = 4
-# What an import says of itself in table capture, and what it is called.
+# What an import says of itself in table coverage, and what it is called.
 _IMPORTS = ("kineto", "nsys", "xplane")
 _FACTS_SQL = """
 SELECT
   (SELECT any_value(value) FROM meta WHERE key = 'loader'),
-  (SELECT list(DISTINCT code) FROM capture WHERE code IS NOT NULL),
-  (SELECT coalesce(bool_or(measured), false) FROM capture WHERE kind = 'thread_state'),
+  (SELECT list(DISTINCT code) FROM coverage WHERE code IS NOT NULL),
+  (SELECT coalesce(bool_or(measured), false) FROM coverage WHERE kind = 'thread_state'),
   (SELECT coalesce(sum(coalesce(count, 1)), 0)::BIGINT FROM trace_stat),
   (SELECT any_value(value) FROM meta WHERE key = 'sampler')
 """

@@ -17,8 +17,8 @@ _PARAMETERS = ("subject", "detail", "count", "ts_ns", "duration_ns")
 _MOST_ROWS = 50_000
 # The tables that are no timeline, and their columns, by the name they go under.
 _TABLES = {
-    "capture": (
-        "capture",
+    "coverage": (
+        "coverage",
         f"process_id, kind, measured, part, code, {', '.join(_PARAMETERS)}",
     ),
     "loss": ("trace_stat", "kind, code, count, first_ns, cpu, record, pid, bytes, detail"),
@@ -62,7 +62,7 @@ def _add_sentences(facts: dict[str, list[dict[str, Value]]], first_ns: int) -> N
     """Say in words what the codes stand for: a viewer has nothing else that could."""
     for row in facts["loss"]:
         row["source"], row["remedy"] = loss_sentence(_text(row["code"]), row)
-    for row in facts["capture"]:
+    for row in facts["coverage"]:
         named = {name: row[name] for name in ("code", *_PARAMETERS)}
         is_measured = bool(row["measured"])
         row["reason"] = coverage_sentence(

@@ -65,7 +65,7 @@ class PerfettoFormat:
         yield from self._clocks(facts["clock"])
         yield gpu_correlation_extension()
         yield from self._tracks()
-        for label in ("meta", "export", "capture", "loss", "gpu_device"):
+        for label in ("meta", "export", "coverage", "loss", "gpu_device"):
             for row in facts[label]:
                 yield self._fact(label, row)
 

@@ -72,7 +72,7 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         " EXISTS (FROM _evaluation_path),"
         # Where the waits for it were recorded one by one, nothing is to be guessed.
         " EXISTS (FROM os_counter WHERE name = 'quota_throttled')"
-        " AND NOT EXISTS (FROM capture WHERE kind = 'cpu_quota_wait' AND measured)"
+        " AND NOT EXISTS (FROM coverage WHERE kind = 'cpu_quota_wait' AND measured)"
     ).fetchall()
     return {
         "{if_samples}": "ASOF" if samples else "",

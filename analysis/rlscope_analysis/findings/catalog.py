@@ -99,7 +99,7 @@ CATALOG = (
         " WHERE code = 'start_up' GROUP BY ALL"
         " UNION ALL SELECT i.process_id, '(start-up)', (min(i.start_ns) - min(p.start_ns)) / 1e6"
         " FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id"
-        " WHERE i.source <> 'whole' AND NOT EXISTS (FROM capture WHERE code = 'kept_last')"
+        " WHERE i.source <> 'whole' AND NOT EXISTS (FROM coverage WHERE code = 'kept_last')"
         " GROUP BY ALL",
         0.3,
         least_of_life=_START,

@@ -68,7 +68,7 @@ SELECT c.thread_id, c.start_ns, c.path_id, coalesce(p.parent_path_id, 0),
   CASE
     WHEN p.source = 'auto' THEN {_RANGE_AUTO}
     WHEN t.process_id IN (
-      SELECT process_id FROM capture WHERE kind = '{PYTHON_RANGES}' AND measured
+      SELECT process_id FROM coverage WHERE kind = '{PYTHON_RANGES}' AND measured
     )
     THEN {_RANGE_PYTHON}
     ELSE {_RANGE}

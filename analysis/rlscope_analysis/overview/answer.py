@@ -70,7 +70,7 @@ SELECT
   (
     SELECT min(i.start_ns) - min(p.start_ns)
     FROM iteration AS i JOIN process AS p ON p.process_id = i.process_id WHERE i.source <> 'whole'
-      AND NOT EXISTS (FROM capture WHERE code = 'kept_last')
+      AND NOT EXISTS (FROM coverage WHERE code = 'kept_last')
   ) AS start_up_ns
 FROM iteration WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 """
@@ -79,7 +79,7 @@ _LARGEST_SQL = "SELECT code, share FROM limit_share ORDER BY share DESC, place L
 _NO_PHASE_SQL = """
 WITH measured AS (
   SELECT process_id, bool_and(measured) AS is_recorded, bool_or(code = 'nvtx_ranges') AS is_off
-  FROM capture WHERE kind = 'operation' GROUP BY process_id
+  FROM coverage WHERE kind = 'operation' GROUP BY process_id
 ), python AS (
   SELECT DISTINCT t.process_id
   FROM cpu_sample AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.layer = 'python'
@@ -106,14 +106,14 @@ SELECT
   (SELECT arg_min(command, process_id) FROM process) AS command,
   (SELECT exit_code FROM process ORDER BY process_id LIMIT 1) AS exit_code,
   (
-    SELECT coalesce(bool_or(measured), false) FROM capture WHERE kind = 'thread_state'
+    SELECT coalesce(bool_or(measured), false) FROM coverage WHERE kind = 'thread_state'
   ) AS has_states,
   (SELECT value FROM meta WHERE key = 'ranks') AS ranks,
   (SELECT any_value(value) FROM meta WHERE key = 'ended_cleanly') AS ended_cleanly,
-  (SELECT any_value(duration_ns) FROM capture WHERE code = 'kept_last') AS left_out_ns,
+  (SELECT any_value(duration_ns) FROM coverage WHERE code = 'kept_last') AS left_out_ns,
   (
     SELECT bool_and(code IS NOT DISTINCT FROM 'cuda_not_initialised')
-    FROM capture WHERE kind = 'gpu_activity'
+    FROM coverage WHERE kind = 'gpu_activity'
   ) AS is_gpu_unused
 """
 

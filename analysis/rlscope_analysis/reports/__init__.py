@@ -23,7 +23,7 @@ class Report:
     additive: tuple[str, ...] = ()
     """Columns that a last line adds up: those of which every instant or event is in one row."""
     needs: tuple[str, ...] = ()
-    """Kinds of record (see table capture): without any of them there is no answer, and of each a
+    """Kinds of record (see table coverage): without any of them there is no answer, and of each a
     note tells where it is lacking."""
     assumes: tuple[str, ...] = ()
     """Kinds of record that an assumption makes good: a note tells where it does."""

@@ -119,7 +119,7 @@ def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
     known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
     if report.needs and not any(known[kind][0] for kind in report.needs):
         first_ns = origin_ns(trace.connection)
-        reported = "SELECT kind, measured, facts FROM _captured WHERE facts IS NOT NULL"
+        reported = "SELECT kind, measured, facts FROM _covered WHERE facts IS NOT NULL"
         reasons = [
             (kind, coverage_sentence(facts_of(facts), measured=measured, origin_ns=first_ns))
             for kind, measured, facts in run_query(trace, reported).rows
@@ -129,6 +129,6 @@ def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
         raise TraceError(
             f"{trace.path} holds no {' or '.join(report.needs)}: it was not measured"
             + (f" ({why})" if why else ""),
-            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM capture'",
+            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM coverage'",
         )
     return {kind: of - yes for kind, (yes, of) in known.items() if of > yes}

@@ -114,7 +114,7 @@ COMMENT ON TABLE gpu_status IS 'How the recording of GPU activity went: a row fo
 COMMENT ON COLUMN gpu_status.process_id IS 'The process';
 COMMENT ON COLUMN gpu_status.ts_ns IS 'When it was reported';
 COMMENT ON COLUMN gpu_status.state IS 'on; off: not asked for, or left to another tool; refused: it was tried';
-COMMENT ON COLUMN gpu_status.reason IS 'Why not, or not all of it: a code as in capture; NULL: nothing to say';
+COMMENT ON COLUMN gpu_status.reason IS 'Why not, or not all of it: a code as in coverage; NULL: nothing to say';
 COMMENT ON COLUMN gpu_status.subject IS 'What the reason is about: the call of CUPTI that failed, a file, a function, the profiler that holds CUPTI; NULL: it needs none';
 COMMENT ON COLUMN gpu_status.code IS 'What the call that failed returned; NULL: none failed';
 COMMENT ON COLUMN gpu_status.library IS 'The libcupti that was used; NULL: none was found';

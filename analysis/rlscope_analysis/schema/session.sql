@@ -11,21 +11,21 @@ COMMENT ON COLUMN clock.ts_ns IS 'CLOCK_MONOTONIC, the clock of every other tabl
 COMMENT ON COLUMN clock.realtime_ns IS 'CLOCK_REALTIME: nanoseconds since 1970-01-01 UTC';
 COMMENT ON COLUMN clock.boottime_ns IS 'CLOCK_BOOTTIME: as ts_ns, but also counts suspend';
 
-CREATE TABLE capture (
+CREATE TABLE coverage (
   process_id INTEGER, kind VARCHAR, measured BOOLEAN, part BOOLEAN,
   code VARCHAR, subject VARCHAR, detail VARCHAR, count BIGINT, ts_ns BIGINT, duration_ns BIGINT
 );
-COMMENT ON TABLE capture IS 'What was measured, how, and why not: by process and kind of record a row for each code that says something. No row, or measured = false: it was not, so that its absence is no zero';
-COMMENT ON COLUMN capture.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
-COMMENT ON COLUMN capture.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, other_run, cpu_quota_wait, cuda_call, gpu_activity, gpu_memory, counter, os_counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, or a library has none, a row for each; not measured: a library with phases was imported, and none could be looked for. operation:ray: methods of async actors of Ray are left out, count says of how many actors';
-COMMENT ON COLUMN capture.measured IS 'Whether it was measured: the same in all rows of a process and kind';
-COMMENT ON COLUMN capture.part IS 'Whether this row says that some of it was not measured; always false where nothing was';
-COMMENT ON COLUMN capture.code IS 'How, or why not: a code, which summarize turns into a sentence; NULL: nothing to say';
-COMMENT ON COLUMN capture.subject IS 'What the code is about: a file, an option, a counter; NULL: it needs none';
-COMMENT ON COLUMN capture.detail IS 'What the OS kernel, a driver or another program said of it';
-COMMENT ON COLUMN capture.count IS 'How many, how often; of stack_switching the pid';
-COMMENT ON COLUMN capture.ts_ns IS 'Since when, or until when';
-COMMENT ON COLUMN capture.duration_ns IS 'For how long, how exactly, or how often';
+COMMENT ON TABLE coverage IS 'What was measured, how, and why not: by process and kind of record a row for each code that says something. No row, or measured = false: it was not, so that its absence is no zero';
+COMMENT ON COLUMN coverage.process_id IS 'The process; NULL: every process of the trace that has no row of its own for this kind';
+COMMENT ON COLUMN coverage.kind IS 'The kind of record, named as its table: thread_state, operation, native_call, cpu_sample, wait, gil_release, other_run, cpu_quota_wait, cuda_call, gpu_activity, gpu_memory, counter, os_counter. native_call:simulator, native_call:backend and native_call:cuda_api tell of one layer; without such a row native_call tells of all. operation:python: the Python package nvtx is loaded, so that ranges count as range_python in calibration. operation:phases: an adapter of automatic phases failed, or a library has none, a row for each; not measured: a library with phases was imported, and none could be looked for. operation:ray: methods of async actors of Ray are left out, count says of how many actors';
+COMMENT ON COLUMN coverage.measured IS 'Whether it was measured: the same in all rows of a process and kind';
+COMMENT ON COLUMN coverage.part IS 'Whether this row says that some of it was not measured; always false where nothing was';
+COMMENT ON COLUMN coverage.code IS 'How, or why not: a code, which summarize turns into a sentence; NULL: nothing to say';
+COMMENT ON COLUMN coverage.subject IS 'What the code is about: a file, an option, a counter; NULL: it needs none';
+COMMENT ON COLUMN coverage.detail IS 'What the OS kernel, a driver or another program said of it';
+COMMENT ON COLUMN coverage.count IS 'How many, how often; of stack_switching the pid';
+COMMENT ON COLUMN coverage.ts_ns IS 'Since when, or until when';
+COMMENT ON COLUMN coverage.duration_ns IS 'For how long, how exactly, or how often';
 
 CREATE TABLE trace_stat (
   kind VARCHAR, code VARCHAR, count BIGINT, first_ns BIGINT,

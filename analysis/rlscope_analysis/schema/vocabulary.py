@@ -1,7 +1,7 @@
 """The words and codes that the writers and the readers of a trace database must agree on."""
 
 # The newest schema: raised by a change of what exists, not by additions.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 # By code, as are all below. lost: of an instant of a thread, not of an interval that was recorded.
 THREAD_STATES = ("running", "runnable", "sleeping", "blocked", "lost")
@@ -30,8 +30,8 @@ CAUSES = (
     "device",
 )  # fmt: skip
 
-# Kinds of table capture that tell of one layer of native_call.
-LAYER_CAPTURE = "native_call:{layer}"
+# Kinds of table coverage that tell of one layer of native_call.
+LAYER_COVERAGE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"
@@ -48,12 +48,12 @@ EVENTS = (
     "gil_release",
 )  # fmt: skip
 BYSTANDER_EVENTS = ("bystander_switch", "bystander_call")
-# Kind of table capture: the ranges of a process come through the Python package nvtx.
+# Kind of table coverage: the ranges of a process come through the Python package nvtx.
 PYTHON_RANGES = "operation:python"
-# Kind of table capture: what automatic phases lack in a process, a row for each thing.
-PHASES_CAPTURE = "operation:phases"
-# Kind of table capture: tasks and methods of actors of Ray that are left out.
-RAY_CAPTURE = "operation:ray"
+# Kind of table coverage: what automatic phases lack in a process, a row for each thing.
+PHASES_COVERAGE = "operation:phases"
+# Kind of table coverage: tasks and methods of actors of Ray that are left out.
+RAY_COVERAGE = "operation:ray"
 RAY_DOMAIN = "ray"
 EVENT_PARTS = ("inside", "outside")
 # What a loop on this machine tells, and what is subtracted: calibration.method.

@@ -54,7 +54,7 @@ ORDER BY u.host, u.device_id
 """
 _REFUSED_SQL = """
 SELECT p.pid, p.name, c.facts
-FROM _captured AS c JOIN process AS p ON p.process_id = c.process_id
+FROM _covered AS c JOIN process AS p ON p.process_id = c.process_id
 JOIN _measured AS m ON m.process_id = c.process_id AND m.kind = c.kind
 WHERE c.kind = 'gpu_activity' AND NOT m.measured
 ORDER BY p.process_id

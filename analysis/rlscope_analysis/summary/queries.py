@@ -62,7 +62,7 @@ WHERE NOT coalesce(m.measured, FALSE)
 """
 # Of a trace without processes; one that does not say has states.
 STATES_MEASURED_SQL = (
-    "SELECT coalesce(bool_or(measured), TRUE) FROM capture WHERE kind = 'thread_state'"
+    "SELECT coalesce(bool_or(measured), TRUE) FROM coverage WHERE kind = 'thread_state'"
 )
 # Clipped is what happens to whatever was open at either end of a recording; states have a note of
 # their own.
@@ -77,12 +77,12 @@ NOT_MEASURED_SQL = """
 SELECT
   c.kind, c.facts, c.process_id IS NULL AS of_all,
   bool_or(c.process_id IS NULL AND EXISTS (
-    FROM capture AS o WHERE o.kind = c.kind AND o.process_id IS NOT NULL
+    FROM coverage AS o WHERE o.kind = c.kind AND o.process_id IS NOT NULL
   )) AS has_others,
   count(DISTINCT c.process_id) AS processes,
   arg_min(p.pid, p.process_id) AS pid, arg_min(p.name, p.process_id) AS name,
   coalesce(c.measured, FALSE) AS is_measured
-FROM _captured AS c LEFT JOIN process AS p ON p.process_id = c.process_id
+FROM _covered AS c LEFT JOIN process AS p ON p.process_id = c.process_id
 WHERE NOT coalesce(c.measured, FALSE) OR c.part
 GROUP BY c.kind, c.facts, of_all, is_measured
 ORDER BY c.kind, of_all DESC, is_measured, min(c.process_id)

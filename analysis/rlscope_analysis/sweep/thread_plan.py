@@ -225,7 +225,7 @@ def _measured(connection: duckdb.DuckDBPyConnection, kind: str) -> dict[int | No
     """Return by process, and by None for every other one, whether a kind of record was measured."""
     return dict(
         connection.execute(
-            "SELECT process_id, coalesce(bool_or(measured), false) FROM capture"
+            "SELECT process_id, coalesce(bool_or(measured), false) FROM coverage"
             " WHERE kind = ? GROUP BY process_id",
             [kind],
         ).fetchall()

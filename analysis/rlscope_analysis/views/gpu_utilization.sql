@@ -195,7 +195,7 @@ COMMENT ON COLUMN gpu_utilization.readings IS 'Readings of the utilization whose
 COMMENT ON COLUMN gpu_utilization.utilization_share IS 'Their mean, as a part of 1, each with the length of its period: any kernel of any program of the machine ran; NULL: not measured';
 COMMENT ON COLUMN gpu_utilization.full_share IS 'Part of the readings that say 100 percent; NULL: not measured';
 COMMENT ON COLUMN gpu_utilization.sm_activity_share IS 'Mean share of its multiprocessors that worked, as a part of 1, by the hardware counters of the GPU; NULL: not measured';
-COMMENT ON COLUMN gpu_utilization.busy_ns IS 'Union of the recorded activities in the interval, of the programs that were measured: see capture; NULL: none of them did anything there and others may have, or it is not known on which GPU they ran';
+COMMENT ON COLUMN gpu_utilization.busy_ns IS 'Union of the recorded activities in the interval, of the programs that were measured: see coverage; NULL: none of them did anything there and others may have, or it is not known on which GPU they ran';
 COMMENT ON COLUMN gpu_utilization.busy_share IS 'busy_ns / span_ns';
 COMMENT ON COLUMN gpu_utilization.kernel_ns IS 'Union of the kernels and graphs alone, the part that utilization speaks of';
 COMMENT ON COLUMN gpu_utilization.kernel_share IS 'kernel_ns / span_ns';

@@ -22,8 +22,8 @@ WITH kind AS (
     coalesce(own.part, every.part) AS part,
     CASE WHEN own.kind IS NOT NULL THEN own.facts ELSE every.facts END AS facts
   FROM known AS p CROSS JOIN kind AS k
-  LEFT JOIN _captured AS own ON own.process_id = p.process_id AND own.kind = k.kind
-  LEFT JOIN _captured AS every ON every.process_id IS NULL AND every.kind = k.kind
+  LEFT JOIN _covered AS own ON own.process_id = p.process_id AND own.kind = k.kind
+  LEFT JOIN _covered AS every ON every.process_id IS NULL AND every.kind = k.kind
   WHERE own.kind IS NOT NULL OR every.kind IS NOT NULL
 ), ranked AS (
   -- What tells of one layer goes before what tells of all; but what a process lacks, it lacks for
@@ -116,8 +116,8 @@ LEFT JOIN probed AS s ON s.layer = t.layer;
 COMMENT ON VIEW _layer_gap IS 'Private: may change without notice. Why the calls into a layer cannot be counted for a process';
 COMMENT ON COLUMN _layer_gap.process_id IS 'The process';
 COMMENT ON COLUMN _layer_gap.layer IS 'simulator, backend, cuda_api';
-COMMENT ON COLUMN _layer_gap.reason IS 'Why not: not_captured, captured_in_part (capture says why), or the code in facts; NULL: every call was recorded, since since_ns';
-COMMENT ON COLUMN _layer_gap.facts IS 'The codes with their parameters, as in capture';
+COMMENT ON COLUMN _layer_gap.reason IS 'Why not: not_captured, captured_in_part (coverage says why), or the code in facts; NULL: every call was recorded, since since_ns';
+COMMENT ON COLUMN _layer_gap.facts IS 'The codes with their parameters, as in coverage';
 COMMENT ON COLUMN _layer_gap.since_ns IS 'Since when calls were recorded; NULL: as long as the process was traced';
 
 CREATE OR REPLACE VIEW transitions AS
@@ -205,5 +205,5 @@ COMMENT ON COLUMN transitions.instances IS 'How often the operation occurred on 
 COMMENT ON COLUMN transitions.counted IS 'How often in counted_instances, of which every call was recorded; NULL: not measured';
 COMMENT ON COLUMN transitions.counted_instances IS 'Instances that began no earlier than the probes of the layer came; NULL: there are none';
 COMMENT ON COLUMN transitions.per_instance IS 'counted / counted_instances: per iteration, if the operation occurs once in each; NULL: one of them is';
-COMMENT ON COLUMN transitions.reason IS 'Why count is NULL: not_captured, captured_in_part (capture says why), or the code in facts; NULL: it is exact';
-COMMENT ON COLUMN transitions.facts IS 'The same with its parameters, as in capture: summarize --view transitions turns them into a sentence';
+COMMENT ON COLUMN transitions.reason IS 'Why count is NULL: not_captured, captured_in_part (coverage says why), or the code in facts; NULL: it is exact';
+COMMENT ON COLUMN transitions.facts IS 'The same with its parameters, as in coverage: summarize --view transitions turns them into a sentence';

@@ -23,7 +23,7 @@ _VIEWS = (
     "transitions", "corrected",
 )  # fmt: skip
 _KERNELS = "SELECT count(*) AS kernels FROM gpu_activity WHERE kind = 'kernel'"
-_MEASURED = "SELECT count(*) AS processes FROM capture WHERE kind = 'gpu_activity' AND measured"
+_MEASURED = "SELECT count(*) AS processes FROM coverage WHERE kind = 'gpu_activity' AND measured"
 _EARLY = (
     "SELECT count(*) AS early FROM gpu_activity AS a"
     " JOIN process AS p USING (process_id)"

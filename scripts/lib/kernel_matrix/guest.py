@@ -24,9 +24,9 @@ from verdict import Verdict
 
 from rlscope_trace.errors import TracerError
 from rlscope_trace.record.backends import open_capture
-from rlscope_trace.record.instruments.settings import InstrumentSettings
 from rlscope_trace.record.launch import launch
 from rlscope_trace.record.loaders.capture import bpf_file
+from rlscope_trace.record.probes.settings import ProbeSettings
 from rlscope_trace.record.session import Session
 from rlscope_trace.spool.directory import open_spool
 
@@ -52,13 +52,13 @@ _HAS_SOCKETS = tuple(map(int, platform.release().split(".")[:2])) >= (6, 3)
 def record(backend: Backend | None) -> tuple[Opened, Counters, dict[str, Any]]:
     """Record the workload with a backend (None: the best that works) into FOLDER.
 
-    Returns what was loaded, what was counted, and which instruments there were.
+    Returns what was loaded, what was counted, and which probe_settings there were.
     """
     subprocess.run(["/bin/busybox", "rm", "-rf", FOLDER], check=True)
     FOLDER.mkdir()
     opened = open_capture(loader="libbpf", backend=backend, ring_bytes=RING_BYTES)
     session = Session(
-        opened, FOLDER, {}, shim_session="kernel-matrix", instruments=InstrumentSettings()
+        opened, FOLDER, {}, shim_session="kernel-matrix", probe_settings=ProbeSettings()
     )
     command = [sys.executable, workload.__file__]
     launched = launch(command, identity=None, environment=dict(os.environ))
@@ -71,12 +71,12 @@ def record(backend: Backend | None) -> tuple[Opened, Counters, dict[str, Any]]:
         launched.close()
     if code != 0:
         raise RuntimeError(f"the workload ended with {code} (None: not after {RUN_SECONDS:.0f} s)")
-    return opened, counters, cast("dict[str, Any]", session.facts["instruments"])
+    return opened, counters, cast("dict[str, Any]", session.facts["probe_settings"])
 
 
 def judge(backend: Backend | None, *, attempts: int = RECORDINGS) -> tuple[list[str], str]:
     """Record with a backend; return what is wrong, and a word on the recording."""
-    opened, counters, instruments = record(backend)
+    opened, counters, probe_settings = record(backend)
     progress = open_spool(FOLDER).progress
     may_miss = opened.backend == "tracefs" or IS_PREEMPT_RT
     if progress and progress.missed_runs and may_miss and attempts > 1:
@@ -96,11 +96,11 @@ def judge(backend: Backend | None, *, attempts: int = RECORDINGS) -> tuple[list[
         missing |= {"native_call", "cpu_sample", "early_message:socket"}
     elif not _HAS_SOCKETS:
         missing |= {"early_message:socket"}
-    verdict.expect("not measured", set(instruments["not_measured"]), missing)
+    verdict.expect("not measured", set(probe_settings["not_measured"]), missing)
     reported = f"{counters.records} records of {len(threads)} threads"
     if missed:
         reported += f", {missed} runs of probes skipped and counted"
-    return verdict.findings, f"{reported}, calls by {instruments.get('call_probes', 'nothing')}"
+    return verdict.findings, f"{reported}, calls by {probe_settings.get('call_probes', 'nothing')}"
 
 
 def hide_btf() -> None:

@@ -77,7 +77,7 @@ class GpuCapture:
             messages.warning(f"GPU activity is not recorded: {why}", _HOW_TO_GET_IT)
 
     def facts(self) -> dict[str, object]:
-        """Return what the spool holds for the table capture."""
+        """Return what the spool holds for the table coverage."""
         return self.verdict.to_json()
 
 

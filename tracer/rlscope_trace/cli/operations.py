@@ -114,7 +114,7 @@ class OperationCapture:
         messages.warning(f"operations are not recorded: {why}", hint)
 
     def facts(self) -> dict[str, object]:
-        """Return what the spool holds for the table capture."""
+        """Return what the spool holds for the table coverage."""
         return {"operations": self.verdict.to_json(), "gpu": self.gpu.facts()}
 
 

@@ -50,7 +50,7 @@ def probe(
             "a probe is code of the current folder, and others than root can change what is there",
             hint="run whatif as the user whose folder it is: it reads a trace, and needs no rights",
         )
-    command = [*own_command("rlscope_trace.probe"), module, factory, *map(str, sizes)]
+    command = [*own_command("rlscope_trace.cold_probe"), module, factory, *map(str, sizes)]
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_TIMEOUT_S,

@@ -11,7 +11,8 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
-from rlscope_trace.cli.instruments import (
+from rlscope_trace.cli.live_line import ProgressMode
+from rlscope_trace.cli.probe_options import (
     CudaCallsName,
     GilName,
     MessagesName,
@@ -19,15 +20,14 @@ from rlscope_trace.cli.instruments import (
     check_patterns,
     default_sample_hz,
 )
-from rlscope_trace.cli.live_line import ProgressMode
 from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings, opened
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import shims, target, watch
-from rlscope_trace.record.instruments.settings import InstrumentSettings
 from rlscope_trace.record.launch import SignalSetup, launch
 from rlscope_trace.record.lease import Lease
 from rlscope_trace.record.phase_rows import read_rows
+from rlscope_trace.record.probes.settings import ProbeSettings
 from rlscope_trace.record.ray_facts import RaySettings, checked_jobs
 
 if TYPE_CHECKING:
@@ -277,15 +277,15 @@ def record(  # noqa: PLR0913 - one parameter per option
             hint="rlscope-trace --phases FILE -- python train.py",
         )
     modules = nvtx if nvtx == shims.NVTX_OFF else shims.parse_modules(nvtx)
-    instruments = InstrumentSettings(
+    probe_settings = ProbeSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
         default_sample_hz() if sample_hz is None else sample_hz, gil.value, probe_budget / 100,
         cuda_calls.value, messages_of.value,
     )  # fmt: skip
-    check_patterns(instruments)
+    check_patterns(probe_settings)
     settings = Settings(
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
-        inject, instruments, calibrate, nvml,
+        inject, probe_settings, calibrate, nvml,
         gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
         "" if phases is None else read_rows(phases, invoking_identity()), probes=probes,
         last_s=None if last is None else last_seconds(last),

@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from rlscope_trace.outputs.private import PrivateFolder
     from rlscope_trace.privileges import Identity
     from rlscope_trace.record.backends import Opened
-    from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.launch import Launched
     from rlscope_trace.record.lease import Lease
     from rlscope_trace.record.live.reading import Reading
+    from rlscope_trace.record.probes.settings import ProbeSettings
     from rlscope_trace.record.session import Counters
     from rlscope_trace.record.shims import GpuSettings
 
@@ -70,7 +70,7 @@ class LoaderName(str, Enum):
 
 
 class CaptureName(str, Enum):
-    """Which backend captures the scheduling."""
+    """Which backend coverages the scheduling."""
 
     AUTO = "auto"
     BTF = "btf"
@@ -92,7 +92,7 @@ class Settings:
     nvtx: str
     auto: bool
     inject: bool
-    instruments: InstrumentSettings
+    probe_settings: ProbeSettings
     calibrate: bool
     nvml: bool
     gpu: GpuSettings
@@ -172,7 +172,7 @@ class Recording:
         self._ray_facts = node_facts([process.pid for process in processes])
         self._session = Session(
             opened, self._spool.path, self._facts,
-            shim_session=self._operations.session, instruments=self._settings.instruments,
+            shim_session=self._operations.session, probe_settings=self._settings.probe_settings,
             listens=self._operations.has_shim, watches=self._settings.watches,
             probes=self._settings.probes,
             last_ns=None if self._settings.last_s is None else round(self._settings.last_s * 1e9),

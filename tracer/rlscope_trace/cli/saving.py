@@ -13,7 +13,7 @@ from rlscope_analysis.derive import complete
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.overview.answer import overview, verdict
-from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
+from rlscope_analysis.schema.vocabulary import PHASES_COVERAGE
 from rlscope_analysis.sentences import fact_sentence, facts_of, loss_sentence
 from rlscope_analysis.summary.gpu import gpu_note, gpu_summary
 from rlscope_analysis.trace import open_trace
@@ -45,7 +45,7 @@ _VERDICT_THREADS = 5_000
 _PHASE_FAILURES_SQL = """
 SELECT DISTINCT
   measured, {'code': code, 'subject': subject, 'detail': detail, 'count': count} AS fact
-FROM capture WHERE kind = ? ORDER BY measured, fact LIMIT 20
+FROM coverage WHERE kind = ? ORDER BY measured, fact LIMIT 20
 """
 _ABSENCE_HINT = "rlscope-trace doctor --python PYTHON"
 _PHASE_HINT = (
@@ -87,7 +87,7 @@ def save_trace(spool: Spool, output: Path, *, overwrite: bool, mode: int) -> Sav
         with made as trace:
             add_derived(trace)
             gpu = gpu_summary(lambda query: trace.con.execute(query).fetchall())
-            failures = trace.con.execute(_PHASE_FAILURES_SQL, [PHASES_CAPTURE]).fetchall()
+            failures = trace.con.execute(_PHASE_FAILURES_SQL, [PHASES_COVERAGE]).fetchall()
     absent = [row for has_phases, row in failures if not has_phases]
     incomplete = [row for has_phases, row in failures if has_phases]
     return Saved(trace.report, gpu, _sentences(absent), _sentences(incomplete))

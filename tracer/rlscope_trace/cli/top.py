@@ -15,17 +15,17 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
-from rlscope_trace.cli.instruments import check_patterns, default_sample_hz
 from rlscope_trace.cli.live_line import ProgressMode
+from rlscope_trace.cli.probe_options import check_patterns, default_sample_hz
 from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings
 from rlscope_trace.cli.top_shown import Shown, ShownLines, ShownScreen, StopWatchingError
 from rlscope_trace.cli.top_terminal import keys_at_once, streams_of_program, terminal_kept
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import target, watch
-from rlscope_trace.record.instruments.settings import InstrumentSettings
 from rlscope_trace.record.launch import SignalSetup, launch
 from rlscope_trace.record.live.follow import LiveReadings
+from rlscope_trace.record.probes.settings import ProbeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,15 +123,16 @@ def top(  # noqa: PLR0913 - one parameter per option
         raise UsageError(
             "--inject is for running processes (--pid)", hint="a launched program needs none"
         )
-    instruments = InstrumentSettings(
+    probe_settings = ProbeSettings(
         "off", tuple(simulator or ()), tuple(backend or ()),
         default_sample_hz() if sample_hz is None else sample_hz, "waits", 0.02, "off", "off",
     )  # fmt: skip
-    check_patterns(instruments)
+    check_patterns(probe_settings)
     settings = Settings(
         output or Path(time.strftime("top-%Y%m%d-%H%M%S.duckdb")), force, None, LoaderName.LIBBPF,
-        CaptureName.AUTO, 32, False, ProgressMode.NEVER, "", True, inject, instruments, False, True,
-        gpu_settings(CuptiName.ON, GraphsName.GRAPH, memory=False), parse_mode(mode), watches=True,
+        CaptureName.AUTO, 32, False, ProgressMode.NEVER, "", True, inject, probe_settings, False,
+        True, gpu_settings(CuptiName.ON, GraphsName.GRAPH, memory=False), parse_mode(mode),
+        watches=True,
     )  # fmt: skip
     raise typer.Exit(_Top(settings, _format(shown_as), updates, keep=keep).run(pid, command or []))
 

@@ -49,7 +49,7 @@ class InjectionError(TracerError):
     """The shim cannot be loaded into the process, which runs on unchanged."""
 
     def __init__(self, *facts: Fact, hint: str | None = None) -> None:
-        """Take each reason why, as capture has it."""
+        """Take each reason why, as coverage has it."""
         super().__init__(*(fact.code for fact in facts), hint=hint)
         self.facts = facts
 
@@ -133,7 +133,7 @@ def inject_shim(
         ) from None
     if status.state == FAILED:
         raise InjectionError(Fact("late_no_room", count=pid), hint=LAUNCH_HINT)
-    return LateResult(tuple(_captured(status)), tuple(_missing(status)), injected.stopped_ns)
+    return LateResult(tuple(_covered(status)), tuple(_missing(status)), injected.stopped_ns)
 
 
 def _request(auto: bool, environment: Mapping[str, str]) -> bytes:
@@ -253,7 +253,7 @@ def _may_read(path: Path, status: dict[str, str]) -> bool:
 # --- what came of it ---
 
 
-def _captured(status: _Status) -> Iterator[Fact]:
+def _covered(status: _Status) -> Iterator[Fact]:
     objects = status.filled + status.ours
     if objects:
         yield Fact("late_ranges", count=objects)

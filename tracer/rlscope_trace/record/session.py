@@ -26,13 +26,13 @@ from rlscope_trace.outputs.private import (
 from rlscope_trace.procfs import is_running
 from rlscope_trace.record.bounded import Bounded
 from rlscope_trace.record.inject import shim_is_loaded
-from rlscope_trace.record.instruments.process import AddressSpace, address_space
-from rlscope_trace.record.instruments.process_monitor import ProcessMonitor
 from rlscope_trace.record.last import LastKept
 from rlscope_trace.record.live.reading import Reading, read_totals
 from rlscope_trace.record.loaders.tid_filter import parent_of, process_tree
 from rlscope_trace.record.machine_speed import probe_machine
 from rlscope_trace.record.os_counters import OsCounters
+from rlscope_trace.record.probes.process import AddressSpace, address_space
+from rlscope_trace.record.probes.process_monitor import ProcessMonitor
 from rlscope_trace.record.shims import TAKEN
 from rlscope_trace.record.surroundings import Surroundings
 from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from rlscope_analysis.schema.facts.fact import Fact
     from rlscope_trace.outputs.place import Place
     from rlscope_trace.record.backends import Opened
-    from rlscope_trace.record.instruments.cuda_calls import GpuState
-    from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.loaders.capture import TracedProcess
+    from rlscope_trace.record.probes.cuda_calls import GpuState
+    from rlscope_trace.record.probes.settings import ProbeSettings
 
 CLOCK_INTERVAL_NS = 60_000_000_000
 # Shims announce themselves; this is for those that cannot reach us.
@@ -155,7 +155,7 @@ class Session:
     """What else belongs into the trace's meta table."""
     shim_session: str
     """Where shims announce themselves: see rlscope_trace.record.shims."""
-    instruments: InstrumentSettings
+    probe_settings: ProbeSettings
     listens: bool = True
     """Whether shims are looked for in processes that have not announced themselves."""
     watches: bool = False
@@ -219,10 +219,10 @@ class Session:
         _append_commands(self._spool, found)
         # Loaded when the scheduler is traced already: a running target does not wait for us.
         self._monitor = ProcessMonitor(
-            self.instruments, self.directory, self._spool, capture, self._gpu_state
+            self.probe_settings, self.directory, self._spool, capture, self._gpu_state
         )
         self._monitor.start(found, self._drain)
-        self.facts["instruments"] = self._monitor.facts()
+        self.facts["probe_settings"] = self._monitor.facts()
         self._os_counters = OsCounters(self.directory / OS_COUNTERS_FILE, self._pids, self.clock_ns)
         self._os_counters.read_when_due(found)
         self.find_shims()
@@ -250,7 +250,7 @@ class Session:
         _append_commands(self._spool, process_tree(pids))
 
     def note_late(self, pid: int, *, measured: bool, facts: Sequence[Fact]) -> None:
-        """Note what a late attach gave, an entry for each fact: for the table capture."""
+        """Note what a late attach gave, an entry for each fact: for the table coverage."""
         noted = self.facts.setdefault("operations_late", [])
         if isinstance(noted, list):
             head = {"pid": pid, "measured": measured}

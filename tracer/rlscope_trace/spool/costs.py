@@ -197,8 +197,8 @@ def costs_of_recording(
 
 
 def _of_this_recording(costs: list[Cost], session: dict[str, object]) -> list[Cost]:
-    instruments = session.get("instruments")
-    mode = instruments.get("call_probes") if isinstance(instruments, dict) else None
+    probe_settings = session.get("probe_settings")
+    mode = probe_settings.get("call_probes") if isinstance(probe_settings, dict) else None
     capture = session.get("capture")
     chosen = []
     for cost in costs:

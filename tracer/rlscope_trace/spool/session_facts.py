@@ -130,7 +130,7 @@ _SHAPES: dict[str, Callable[[object], bool]] = {
     "capture": _text,
     "recorder_pid": _pid,
     "ring_mib": lambda value: _pid(value) and value != 0,
-    "instruments": _with(
+    "probe_settings": _with(
         layers=_list_of(_text),
         sample_hz=_number,
         gil=_text,

@@ -1,7 +1,7 @@
-"""What was measured, how, and why not: the codes of capture, and of transitions.
+"""What was measured, how, and why not: the codes of coverage, and of transitions.
 
 A new one is one entry here, and one Fact where it is found. Parameters of the sentences: subject,
-detail, count as in capture; since_s: its ts_ns, from the start of the trace on; ms, s: its
+detail, count as in coverage; since_s: its ts_ns, from the start of the trace on; ms, s: its
 duration_ns; result, meaning: of its count, as CUPTI returns it. Sentences of one row of a summary
 come in the order of this table.
 """
@@ -171,7 +171,7 @@ _IMPORTS = {
     "xplane_no_gpu": Coverage("imported from the JAX profiler: the profile has no plane of a GPU"),
     "nsys_no_gpu": Coverage("the export has no activity of a GPU: not recorded, or none occurred"),
 }
-# Why the view transitions cannot tell a count; it adds them to those of capture.
+# Why the view transitions cannot tell a count; it adds them to those of coverage.
 _TRANSITIONS = {
     "not_measured": Coverage("not measured"),
     "functions_not_probed": _part(

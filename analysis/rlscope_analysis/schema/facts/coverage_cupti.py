@@ -1,4 +1,4 @@
-"""What CUPTI recorded of a process, and why not: the codes of capture that its shim reports."""
+"""What CUPTI recorded of a process, and why not: the codes of coverage that its shim reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a code of capture means."""
+"""What a code of coverage means."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a code of capture means."""
+    """What a code of coverage means."""
 
     sentence: str
     head: str = ""

@@ -1,4 +1,4 @@
-"""A fact about what was measured: a code of COVERAGE and its parameters, as in capture."""
+"""A fact about what was measured: a code of COVERAGE and its parameters, as in coverage."""
 
 from __future__ import annotations
 

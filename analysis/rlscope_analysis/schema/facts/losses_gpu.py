@@ -33,7 +33,7 @@ GPU = {
         "dropped", "GPU records: for reason {detail}, which is not known", _NEWER
     ),
     "cupti_call_failed": Loss(
-        "dropped", "GPU records: a call of CUPTI failed, which table capture names"
+        "dropped", "GPU records: a call of CUPTI failed, which table coverage names"
     ),
     "gpu_untimed": Loss(
         "dropped", "GPU records without a start or an end",

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE
+from rlscope_analysis.schema.vocabulary import LAYER_COVERAGE
 from rlscope_trace.ingest.importers.import_writer import refuse_existing, write_import
 from rlscope_trace.ingest.importers.input_paths import check_paths
 from rlscope_trace.ingest.importers.kineto_file import Count, KinetoFile, read_file
 from rlscope_trace.ingest.importers.kineto_processes import INT32_MAX
 from rlscope_trace.ingest.importers.kineto_tables import KinetoTables
 from rlscope_trace.ingest.importers.wording import shown
-from rlscope_trace.ingest.writer.captures import CAPTURE_COLUMNS, Capture
 from rlscope_trace.ingest.writer.columns import Column, Table
+from rlscope_trace.ingest.writer.coverages import COVERAGE_COLUMNS, KindCoverage
 from rlscope_trace.ingest.writer.database_file import ReportProgress
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 from rlscope_trace.ingest.writer.trace_writer import TraceWriter
@@ -93,15 +93,15 @@ def _convert(
     offsets = [file.realtime_offset_ns() for file in found]
     common_ns = min((offset for offset in offsets if offset is not None), default=None)
     shifts = [0 if offset is None else offset - (common_ns or 0) for offset in offsets]
-    captures = [
-        Capture(None, "thread_state", False, (Fact("kineto_no_scheduling"),)),
-        Capture(None, "wait", False, (Fact("kineto_no_waits"),)),
+    coverages = [
+        KindCoverage(None, "thread_state", False, (Fact("kineto_no_scheduling"),)),
+        KindCoverage(None, "wait", False, (Fact("kineto_no_waits"),)),
     ]
     for file, shift_ns in zip(found, shifts, strict=True):
         for process_id in tables.add(file, shift_ns=shift_ns):
-            captures += _captures(process_id, file)
+            coverages += _coverages(process_id, file)
     rows = tables.tables()
-    rows["capture"] = _table(CAPTURE_COLUMNS, [row for one in captures for row in one.rows()])
+    rows["coverage"] = _table(COVERAGE_COLUMNS, [row for one in coverages for row in one.rows()])
     rows["gpu_device"] = _devices(found)
     start_ns = min((process["start_ns"] for process in tables.owners.processes), default=None)
     if common_ns is not None and start_ns is not None:
@@ -110,16 +110,16 @@ def _convert(
     return tables, rows, losses
 
 
-def _captures(process_id: int, file: KinetoFile) -> Iterator[Capture]:
+def _coverages(process_id: int, file: KinetoFile) -> Iterator[KindCoverage]:
     imported = (Fact("kineto"),)
     for kind in ("operation", "native_call"):
-        yield Capture(process_id, kind, True, imported)
-    simulator = LAYER_CAPTURE.format(layer="simulator")
-    yield Capture(process_id, simulator, False, (Fact("kineto_no_simulator"),))
+        yield KindCoverage(process_id, kind, True, imported)
+    simulator = LAYER_COVERAGE.format(layer="simulator")
+    yield KindCoverage(process_id, simulator, False, (Fact("kineto_no_simulator"),))
     has_gpu = file.has_gpu_records()
     for kind in ("cuda_call", "gpu_activity"):
         facts = imported if has_gpu else (Fact("kineto_no_gpu"),)
-        yield Capture(process_id, kind, has_gpu, facts)
+        yield KindCoverage(process_id, kind, has_gpu, facts)
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> Table:

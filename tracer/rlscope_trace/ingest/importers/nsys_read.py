@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
 from rlscope_trace.ingest.importers import nsys_nvtx, nsys_sched
 from rlscope_trace.ingest.importers.nsys_calls import CALL_TABLES, Calls, count_orphans, read_calls
-from rlscope_trace.ingest.importers.nsys_capture import Found, state_verdict, verdicts
+from rlscope_trace.ingest.importers.nsys_coverage import Found, state_verdict, verdicts
 from rlscope_trace.ingest.importers.nsys_devices import add_devices, read_devices
 from rlscope_trace.ingest.importers.nsys_gpu import GPU_TABLES, Activities, read_activities
 from rlscope_trace.ingest.importers.nsys_session import Session

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rlscope_analysis.schema.vocabulary import UNNAMED
 from rlscope_trace.ingest.importers.nesting import OperationNames, lost_operations, operation_tables
 from rlscope_trace.ingest.importers.nsys_calls import Calls
-from rlscope_trace.ingest.importers.nsys_capture import Verdict, capture_table
+from rlscope_trace.ingest.importers.nsys_coverage import Verdict, coverage_table
 from rlscope_trace.ingest.importers.nsys_devices import DeviceKey, Facts, device_table
 from rlscope_trace.ingest.importers.nsys_gpu import Activities
 from rlscope_trace.ingest.importers.nsys_losses import Losses
@@ -76,7 +76,7 @@ def build_tables(read: Recordings) -> tuple[dict[str, Table], list[TraceStat]]:
         "ts_ns": [ts_ns for ts_ns, _ in read.clocks],
         "realtime_ns": [realtime_ns for _, realtime_ns in read.clocks],
     }
-    tables["capture"] = capture_table(
+    tables["coverage"] = coverage_table(
         [
             (int(process_ids[process]), kind, verdict)
             for process, by_kind in sorted(read.verdicts.items())

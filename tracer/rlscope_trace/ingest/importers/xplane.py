@@ -16,7 +16,7 @@ from rlscope_trace.ingest.importers.wording import shown
 from rlscope_trace.ingest.importers.xplane_file import XplaneFile, read_file
 from rlscope_trace.ingest.importers.xplane_hlo_dump import read_dump
 from rlscope_trace.ingest.importers.xplane_tables import XplaneTables
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 from rlscope_trace.ingest.writer.database_file import ReportProgress
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 from rlscope_trace.ingest.writer.trace_writer import TraceWriter
@@ -54,7 +54,7 @@ def import_xplane(  # noqa: PLR0913 - one parameter per choice
         dumped = read_dump(hlo)
         for file in without:
             file.programs.update(dumped)
-    tables = XplaneTables(captures=_never_measured())
+    tables = XplaneTables(coverages=_never_measured())
     clocks = [file.realtime_at_zero_ns for file in found]
     for file, shift_ns in zip(found, _shifts(found), strict=True):
         tables.add(file, shift_ns=shift_ns)
@@ -130,10 +130,10 @@ def _shifts(found: Sequence[XplaneFile]) -> list[int]:
     return [clock - min(known) for clock in known]
 
 
-def _never_measured() -> list[Capture]:
+def _never_measured() -> list[KindCoverage]:
     return [
-        Capture(None, "thread_state", False, (Fact("xplane_no_scheduling"),)),
-        Capture(None, "wait", False, (Fact("xplane_no_scheduling"),)),
+        KindCoverage(None, "thread_state", False, (Fact("xplane_no_scheduling"),)),
+        KindCoverage(None, "wait", False, (Fact("xplane_no_scheduling"),)),
     ]
 
 

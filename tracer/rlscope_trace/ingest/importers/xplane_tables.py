@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, LAYER_CAPTURE, LAYERS
+from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, LAYER_COVERAGE, LAYERS
 from rlscope_trace.cuda_names import cuda_call_kind
 from rlscope_trace.ingest.importers.nesting import OperationNames, lost_operations, operation_tables
 from rlscope_trace.ingest.importers.xplane_file import Key, Line, Plane, XplaneFile
@@ -19,8 +19,8 @@ from rlscope_trace.ingest.importers.xplane_ranges import (
     phase_ranges,
 )
 from rlscope_trace.ingest.store.nested_ranges import nest_ranges
-from rlscope_trace.ingest.writer.captures import CAPTURE_COLUMNS, Capture
 from rlscope_trace.ingest.writer.columns import Table, joined_column
+from rlscope_trace.ingest.writer.coverages import COVERAGE_COLUMNS, KindCoverage
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 
 INT32_MAX = 2**31 - 1
@@ -52,7 +52,7 @@ class XplaneTables:
     processes: list[dict[str, Any]] = field(default_factory=list)
     threads: list[dict[str, Any]] = field(default_factory=list)
     devices: dict[tuple[str | None, int], None] = field(default_factory=dict)
-    captures: list[Capture] = field(default_factory=list)
+    coverages: list[KindCoverage] = field(default_factory=list)
     losses: list[TraceStat] = field(default_factory=list)
     _strings: _Numbers = field(default_factory=_Numbers)
     _sites: _Numbers = field(default_factory=_Numbers)
@@ -98,7 +98,7 @@ class XplaneTables:
                 "end_ns": max(end_ns for _, end_ns in extents),
             }
         )
-        self.captures += _captures(process_id, file, has_gpu=has_gpu, mapped=mapped)
+        self.coverages += _coverages(process_id, file, has_gpu=has_gpu, mapped=mapped)
 
     def _add_thread(self, line: Line, process_id: int, extent: tuple[int, int]) -> None:
         self.threads.append(
@@ -265,9 +265,9 @@ class XplaneTables:
             "string_id": list(self._strings.ids.values()),
             "value": list(self._strings.ids),
         }
-        stored = [row for one in self.captures for row in one.rows()]
-        rows["capture"] = {
-            name: [row[at] for row in stored] for at, name in enumerate(CAPTURE_COLUMNS)
+        stored = [row for one in self.coverages for row in one.rows()]
+        rows["coverage"] = {
+            name: [row[at] for row in stored] for at, name in enumerate(COVERAGE_COLUMNS)
         }
         for name, count in sorted(self._skipped.items()):
             self.losses.append(TraceStat("xplane_skipped", count, record=name[:200]))
@@ -317,9 +317,9 @@ class _Context:
     mapped: _Mapped
 
 
-def _captures(
+def _coverages(
     process_id: int, file: XplaneFile, *, has_gpu: bool, mapped: _Mapped
-) -> Iterable[Capture]:
+) -> Iterable[KindCoverage]:
     phases = Fact("xplane_no_programs")
     if file.programs:
         phases = Fact(
@@ -327,13 +327,13 @@ def _captures(
             detail=_share(mapped.unmapped_ns, mapped.instruction_ns),
             count=mapped.unmapped_count,
         )
-    yield Capture(process_id, "operation", True, (phases,))
-    yield Capture(process_id, "native_call", True, (Fact("xplane"),))
-    simulator = LAYER_CAPTURE.format(layer="simulator")
-    yield Capture(process_id, simulator, False, (Fact("xplane_no_simulator"),))
+    yield KindCoverage(process_id, "operation", True, (phases,))
+    yield KindCoverage(process_id, "native_call", True, (Fact("xplane"),))
+    simulator = LAYER_COVERAGE.format(layer="simulator")
+    yield KindCoverage(process_id, simulator, False, (Fact("xplane_no_simulator"),))
     for kind in ("cuda_call", "gpu_activity"):
         fact = Fact("xplane") if has_gpu else Fact("xplane_no_gpu")
-        yield Capture(process_id, kind, has_gpu, (fact,))
+        yield KindCoverage(process_id, kind, has_gpu, (fact,))
 
 
 def _share(part_ns: int, whole_ns: int) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby, islice
 import numpy as np
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 from rlscope_trace.spool.counter_file import CounterLines, read_counter_file
@@ -30,7 +30,7 @@ FROM batch
 class Counters:
     """What was written of the readings."""
 
-    capture: Capture | None = None
+    coverage: KindCoverage | None = None
     losses: list[TraceStat] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
     """What meta tells of the devices."""
@@ -53,7 +53,7 @@ def insert_counters(trace: TraceWriter, spool: Spool) -> Counters:
         count = sum(_insert(trace, batch, lines, session.get("host"), seen) for batch in batches)
     facts = _facts(lines, seen, is_asked=session.get(NVML_FACT) is not False, has_file=bool(path))
     return Counters(
-        capture=Capture(None, "counter", count > 0, facts),
+        coverage=KindCoverage(None, "counter", count > 0, facts),
         losses=[loss for loss in _losses(lines) if loss.count != 0],
         meta=_meta(lines) if lines.devices else {},
     )

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscope_trace._ingest import SpoolScan, StateRows
-from rlscope_trace.ingest.store.capture_events import add_event_capture, processes_with
-from rlscope_trace.ingest.store.capture_rows import add_operation_capture
 from rlscope_trace.ingest.store.counters import Counters, insert_counters
+from rlscope_trace.ingest.store.coverage_events import add_event_coverage, processes_with
+from rlscope_trace.ingest.store.coverage_rows import add_operation_coverage
 from rlscope_trace.ingest.store.event_losses import event_losses
 from rlscope_trace.ingest.store.events import EventWriter
 from rlscope_trace.ingest.store.gil_ranges import gil_ranges
 from rlscope_trace.ingest.store.gpu import GpuRecording, GpuWriter
-from rlscope_trace.ingest.store.gpu_capture import add_gpu_capture
+from rlscope_trace.ingest.store.gpu_coverage import add_gpu_coverage
 from rlscope_trace.ingest.store.operations import Operations, OperationWriter
 from rlscope_trace.ingest.store.os_counters import OsCounters, insert_os_counters
 from rlscope_trace.ingest.store.probe_facts import read_probe_facts
@@ -31,7 +31,7 @@ from rlscope_trace.ingest.store.schedule_inserts import (
 )
 from rlscope_trace.ingest.store.stats import Decoded, trace_stats
 from rlscope_trace.ingest.store.verify import check_states
-from rlscope_trace.ingest.writer.captures import Captures
+from rlscope_trace.ingest.writer.coverages import Coverages
 from rlscope_trace.ingest.writer.database_file import BATCH_ROWS
 from rlscope_trace.ingest.writer.stored import totals_of
 from rlscope_trace.ingest.writer.trace_writer import TraceWriter
@@ -108,16 +108,16 @@ class Decoding:
         self, operations: Operations, gpu: GpuRecording, counters: Counters, of_os: OsCounters
     ) -> None:
         session, con = self._spool.session, self._trace.con
-        captures = Captures()
-        if counters.capture is not None:
-            captures.set(counters.capture)
-        captures.set(of_os.capture)
-        add_operation_capture(captures, con, session, operations.processes)
-        add_gpu_capture(captures, con, session, gpu.verdicts)
-        add_event_capture(captures, con, session, self._facts, self._tree.lives())
-        captures.set(*operations.phase_failures.captures(self._tree.lives()))
-        captures.set(*self._ray_tasks.captures())
-        captures.insert(self._trace)
+        coverages = Coverages()
+        if counters.coverage is not None:
+            coverages.set(counters.coverage)
+        coverages.set(of_os.coverage)
+        add_operation_coverage(coverages, con, session, operations.processes)
+        add_gpu_coverage(coverages, con, session, gpu.verdicts)
+        add_event_coverage(coverages, con, session, self._facts, self._tree.lives())
+        coverages.set(*operations.phase_failures.coverages(self._tree.lives()))
+        coverages.set(*self._ray_tasks.coverages())
+        coverages.insert(self._trace)
 
     def _set_gil(self) -> None:
         ranges = gil_ranges(self._tree.lives(), self._facts.interpreters)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace._ingest import ShimScan
     from rlscope_trace.ingest.store.thread_lives import ThreadLives
-    from rlscope_trace.ingest.writer.captures import Capture
+    from rlscope_trace.ingest.writer.coverages import KindCoverage
     from rlscope_trace.ingest.writer.trace_stats import TraceStat
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
@@ -33,7 +33,7 @@ class GpuRecording:
     """What was written of the GPU."""
 
     losses: list[TraceStat]
-    verdicts: list[Capture]
+    verdicts: list[KindCoverage]
     """What was measured of which process; of no others anything is known."""
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace._ingest import ShimGpuReader, ShimScan
     from rlscope_trace.ingest.store.thread_lives import ThreadLives
-    from rlscope_trace.ingest.writer.captures import Capture
+    from rlscope_trace.ingest.writer.coverages import KindCoverage
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
 # Of rls_shim_gpu_lost.what.
@@ -95,7 +95,7 @@ class GpuFacts:
             if costs_records(status) and not self.has_other_clock(status["source"])
         ]  # fmt: skip
 
-    def verdicts(self, reader: ShimGpuReader) -> list[Capture]:
+    def verdicts(self, reader: ShimGpuReader) -> list[KindCoverage]:
         """Return what was measured of each process that reported any, after all has been read."""
         cut = {source for source, what, *_ in shim_gpu_lost(self._scan) if what == NOT_FETCHED}
         programs: dict[int, list[Program]] = {}

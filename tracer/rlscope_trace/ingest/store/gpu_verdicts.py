@@ -1,4 +1,4 @@
-"""What was measured of a process, from the statuses of its shim: rows of table capture."""
+"""What was measured of a process, from the statuses of its shim: rows of table coverage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlscope_analysis.schema.facts.coverage import COVERAGE
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.ingest.store.gpu_devices import INT64_MAX
 from rlscope_trace.ingest.store.gpu_reasons import failed_call, failure, reason_of
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,14 +61,14 @@ def costs_records(status: Mapping[str, Any]) -> bool:
 
 def verdicts_of(
     process_id: int, programs: Sequence[Program], unheard_ns: int | None
-) -> list[Capture]:
+) -> list[KindCoverage]:
     """Return what was measured of one process.
 
     unheard_ns: when it replaced its program by one that reported nothing, after one that did;
     None: it did not.
     """
     reported = [program for program in programs if program.is_on] or programs[-1:]
-    by_kind: dict[str, list[Capture]] = {}
+    by_kind: dict[str, list[KindCoverage]] = {}
     for program in reported:
         for verdict in _of_program(process_id, program):
             by_kind.setdefault(verdict.kind, []).append(verdict)
@@ -83,7 +83,7 @@ def verdicts_of(
     return [_joined(verdicts, gaps) for verdicts in by_kind.values()]
 
 
-def _joined(verdicts: Sequence[Capture], gaps: Sequence[Fact]) -> Capture:
+def _joined(verdicts: Sequence[KindCoverage], gaps: Sequence[Fact]) -> KindCoverage:
     """Make one of what was measured of each program of a process."""
     if not any(verdict.measured for verdict in verdicts):
         return verdicts[-1]
@@ -98,11 +98,11 @@ def _joined(verdicts: Sequence[Capture], gaps: Sequence[Fact]) -> Capture:
     return replace(verdicts[-1], measured=True, facts=tuple(kept))
 
 
-def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
+def _of_program(process_id: int, program: Program) -> Iterator[KindCoverage]:
     status = program.status
     if not program.is_on:
         for kind in ("cuda_call", "gpu_activity"):
-            yield Capture(process_id, kind, False, _not_on(status))
+            yield KindCoverage(process_id, kind, False, _not_on(status))
         return
     recorded, refused = status["recorded"], status["refused"]
     late = [Fact("gpu_late")] if status["is_late"] else []
@@ -110,10 +110,10 @@ def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
     if recorded & CALL_KINDS:
         no_calls = _failure(status, (*_READING, *_CALLING))
         facts = _how([*late, *_lacking(refused & CALL_KINDS), *rest, *no_calls])
-        yield Capture(process_id, "cuda_call", True, facts)
+        yield KindCoverage(process_id, "cuda_call", True, facts)
     else:
         why = _lacking(refused & CALL_KINDS) or _not_on(status)
-        yield Capture(process_id, "cuda_call", False, tuple(why))
+        yield KindCoverage(process_id, "cuda_call", False, tuple(why))
     lost = _failure(status, _READING)
     if recorded & (_KERNEL_KINDS | _GRAPH_KIND):
         others = _lacking(
@@ -124,16 +124,16 @@ def _of_program(process_id: int, program: Program) -> Iterator[Capture]:
             [*late, *_lacking(refused & WORK_KINDS), *rest, *lost, *others, *graphs,
              *program.clock]
         )  # fmt: skip
-        yield Capture(process_id, "gpu_activity", True, facts)
+        yield KindCoverage(process_id, "gpu_activity", True, facts)
     else:
         why = _lacking(refused) or _reason(status) or [Fact("no_kernels")]
-        yield Capture(process_id, "gpu_activity", False, tuple(why))
+        yield KindCoverage(process_id, "gpu_activity", False, tuple(why))
     memory = _lacking(refused & _MEMORY_KINDS)
     if recorded & _MEMORY_KINDS:
         lost = [fact for fact in lost if COVERAGE[fact.code].is_part]
-        yield Capture(process_id, "gpu_memory", True, _how([*late, *memory, *rest, *lost]))
+        yield KindCoverage(process_id, "gpu_memory", True, _how([*late, *memory, *rest, *lost]))
     elif memory:
-        yield Capture(process_id, "gpu_memory", False, tuple(memory))
+        yield KindCoverage(process_id, "gpu_memory", False, tuple(memory))
 
 
 def _reason(status: Mapping[str, Any]) -> tuple[Fact, ...]:

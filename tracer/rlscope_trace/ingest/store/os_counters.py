@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.ingest.store.gil_ranges import life_of
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
 from rlscope_trace.spool.os_counter_file import OsCounterLines, Reading, read_os_counter_file
 
@@ -25,7 +25,7 @@ _KIND = "os_counter"
 class OsCounters:
     """What was written of the readings."""
 
-    capture: Capture
+    coverage: KindCoverage
     losses: list[TraceStat] = field(default_factory=list)
 
 
@@ -33,7 +33,7 @@ def insert_os_counters(trace: TraceWriter, spool: Spool, lives: Sequence[Life]) 
     """Insert the readings of a spool up to the end of the trace; return what is to be said."""
     path = spool.os_counters_path
     if path is None:
-        return OsCounters(Capture(None, _KIND, measured=False, facts=(Fact("not_reported"),)))
+        return OsCounters(KindCoverage(None, _KIND, measured=False, facts=(Fact("not_reported"),)))
     lines = OsCounterLines()
     by_pid: dict[int, list[Life]] = {}
     for life in lives:
@@ -51,7 +51,7 @@ def insert_os_counters(trace: TraceWriter, spool: Spool, lives: Sequence[Life]) 
         TraceStat("os_counters_damaged", lines.damaged),
     ]
     return OsCounters(
-        Capture(None, _KIND, measured=bool(known)), [loss for loss in losses if loss.count]
+        KindCoverage(None, _KIND, measured=bool(known)), [loss for loss in losses if loss.count]
     )
 
 

@@ -1,4 +1,4 @@
-"""What automatic phases lack in the target, as rows of table capture.
+"""What automatic phases lack in the target, as rows of table coverage.
 
 That is adapters that failed, libraries without an adapter, and all phases where none can be found.
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.schema.vocabulary import PHASES_CAPTURE
+from rlscope_analysis.schema.vocabulary import PHASES_COVERAGE
 from rlscope_trace.ingest.store.gil_ranges import life_of
 from rlscope_trace.ingest.store.processes import Life
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 from rlscope_trace.phase_status import absence_fact
 
 # As in failures.py: what such a mark begins with, and how many kinds of them a process tells.
@@ -60,13 +60,13 @@ class PhaseFailures:
         else:
             self.left_out += 1
 
-    def captures(self, lives: Sequence[Life]) -> Iterator[Capture]:
+    def coverages(self, lives: Sequence[Life]) -> Iterator[KindCoverage]:
         """Yield what is to be said of each process that lacks phases."""
         for process_id, failures in self._by_process(lives).items():
             counts = Counter(failures).most_common(_MAX_KINDS)
             facts = tuple(_fact(failure, count) for failure, count in counts)
             has_phases = not any(failure.error == _NO_PHASES for failure in failures)
-            yield Capture(process_id, PHASES_CAPTURE, has_phases, facts)
+            yield KindCoverage(process_id, PHASES_COVERAGE, has_phases, facts)
 
     def _by_process(self, lives: Sequence[Life]) -> dict[int, list[PhaseFailure]]:
         """Return by process_id what failed in it, and in its parents before they forked it."""

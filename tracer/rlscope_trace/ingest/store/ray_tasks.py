@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rlscope_analysis.schema.facts.fact import Fact
-from rlscope_analysis.schema.vocabulary import RAY_CAPTURE
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_analysis.schema.vocabulary import RAY_COVERAGE
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 from rlscope_trace.texts import storable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RayTasks:
     idle: list[int] = field(default_factory=list)
     """process_id of workers that did nothing."""
 
-    def captures(self) -> Iterator[Capture]:
+    def coverages(self) -> Iterator[KindCoverage]:
         """Yield what is to be said of async actors."""
         reported = {method.process_id for method in self.methods}
         left_out = len(set(self.overlapping) - reported)
@@ -83,7 +83,7 @@ class RayTasks:
             *([Fact("ray_async_methods", count=len(reported))] if reported else ()),
         )
         if facts:
-            yield Capture(None, RAY_CAPTURE, measured=True, facts=facts)
+            yield KindCoverage(None, RAY_COVERAGE, measured=True, facts=facts)
 
     def most_done(self) -> dict[int, str]:
         """Return what each worker was: its class as an actor, else the task it ran longest."""

@@ -18,7 +18,7 @@ class NvmlUnavailableError(Exception):
     """NVML cannot be used here."""
 
     def __init__(self, *facts: Fact) -> None:
-        """Take what capture says of it."""
+        """Take what coverage says of it."""
         super().__init__(*facts)
         self.facts = facts
 

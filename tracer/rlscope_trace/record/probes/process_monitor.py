@@ -20,26 +20,26 @@ from rlscope_trace.record.bounded import (
     stand_behind,
     start_thread,
 )
-from rlscope_trace.record.instruments.calls import GIL_RELEASES, GIL_TAKES, CallProbes
-from rlscope_trace.record.instruments.cuda_calls import CudaCalls, GpuState
-from rlscope_trace.record.instruments.log import ProbeLog
-from rlscope_trace.record.instruments.process import (
+from rlscope_trace.record.layers import LayerRules
+from rlscope_trace.record.loaders.capture import bpf_file
+from rlscope_trace.record.probes.calls import GIL_RELEASES, GIL_TAKES, CallProbes
+from rlscope_trace.record.probes.cuda_calls import CudaCalls, GpuState
+from rlscope_trace.record.probes.log import ProbeLog
+from rlscope_trace.record.probes.process import (
     Process,
     address_space,
     cpu_time_ns,
     has_other_clock,
     title_of,
 )
-from rlscope_trace.record.layers import LayerRules
-from rlscope_trace.record.loaders.capture import bpf_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
     from typing import Any
 
-    from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.loaders.capture import Capture
+    from rlscope_trace.record.probes.settings import ProbeSettings
 
 # Between two looks, whatever comes.
 _SHORTEST_NS, _LONGEST_NS = 50_000_000, 1_000_000_000
@@ -49,11 +49,11 @@ _NICE = 10
 
 
 class ProcessMonitor:
-    """The instruments of one recording, and the thread that attaches them as processes come."""
+    """The probes of one recording, and the thread that attaches them as processes come."""
 
     def __init__(
         self,
-        settings: InstrumentSettings,
+        settings: ProbeSettings,
         directory: Path,
         spool: _capture.SpoolWriter,
         capture: Capture,

@@ -1,8 +1,8 @@
 """Steps an environment with a small network between its steps, and prints what a step costs.
 
-A process of its own: `python -m rlscope_trace.probe MODULE FACTORY [SIZE...]`; with sizes FACTORY
-is called with each. In a loop that does nothing else a step would find all it needs in the caches,
-and cost up to half of what it does in training.
+A process of its own: `python -m rlscope_trace.cold_probe MODULE FACTORY [SIZE...]`; with sizes
+FACTORY is called with each. In a loop that does nothing else a step would find all it needs in
+the caches, and cost up to half of what it does in training.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What capture says of calls, samples and waits."""
+"""What coverage says of calls, samples and waits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
-from rlscope_analysis.schema.vocabulary import LAYER_CAPTURE, PYTHON_RANGES
-from rlscope_trace.ingest.store.capture_cuda import add_cuda_capture
-from rlscope_trace.ingest.store.capture_rows import NOT_TOLD
+from rlscope_analysis.schema.vocabulary import LAYER_COVERAGE, PYTHON_RANGES
+from rlscope_trace.ingest.store.coverage_cuda import add_cuda_coverage
+from rlscope_trace.ingest.store.coverage_rows import NOT_TOLD
 from rlscope_trace.ingest.store.gil_ranges import life_of
-from rlscope_trace.ingest.writer.captures import Capture, Captures
+from rlscope_trace.ingest.writer.coverages import Coverages, KindCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ _CALL_LAYERS = ("simulator", "backend", "cuda_api")
 _Told = TypeVar("_Told")
 
 
-def add_event_capture(
-    captures: Captures,
+def add_event_coverage(
+    coverages: Coverages,
     con: duckdb.DuckDBPyConnection,
     session: Mapping[str, object],
     facts: ProbeFacts,
@@ -33,19 +33,21 @@ def add_event_capture(
 ) -> None:
     """Set what is known of them, and of calls of CUDA that probes recorded."""
     of_all = _of_all(session, facts)
-    captures.set(*of_all)
+    coverages.set(*of_all)
     # Nothing more can be said of a process where a kind was not measured at all.
-    measured = {capture.kind for capture in of_all if capture.measured}
+    measured = {coverage.kind for coverage in of_all if coverage.measured}
     of_processes = _of_processes(session, facts, lives, several=_with_several_threads(con))
-    captures.set(*(one for one in of_processes if one.kind in measured))
+    coverages.set(*(one for one in of_processes if one.kind in measured))
     clients = processes_with(facts.nvtx_packages, lives)
-    captures.set(*(Capture(process_id, PYTHON_RANGES, measured=True) for process_id in clients))
+    coverages.set(
+        *(KindCoverage(process_id, PYTHON_RANGES, measured=True) for process_id in clients)
+    )
     other_clock = (Fact("other_clock"),)
     for process_id in processes_with(facts.other_clocks, lives):
-        captures.set(Capture(process_id, "operation", False, other_clock))
-    reported = session.get("instruments")
+        coverages.set(KindCoverage(process_id, "operation", False, other_clock))
+    reported = session.get("probe_settings")
     mode = reported.get("cuda_calls") if isinstance(reported, dict) else None
-    add_cuda_capture(captures, con, facts, lives, lacking=_failures(facts), mode=mode)
+    add_cuda_coverage(coverages, con, facts, lives, lacking=_failures(facts), mode=mode)
 
 
 def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
@@ -55,54 +57,61 @@ def _failures(facts: ProbeFacts) -> tuple[Fact, ...]:
     return () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
 
 
-def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[Capture]:
-    reported = session.get("instruments")
+def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[KindCoverage]:
+    reported = session.get("probe_settings")
     if not isinstance(reported, dict):
         kinds = (
             "native_call", "cpu_sample", "wait", "gil_release", "other_run", "cpu_quota_wait",
             *_MESSAGES,
         )  # fmt: skip
-        return [Capture(None, kind, False, (NOT_TOLD,)) for kind in kinds]
+        return [KindCoverage(None, kind, False, (NOT_TOLD,)) for kind in kinds]
     reasons = {kind: fact_of(why) for kind, why in (reported.get("not_measured") or {}).items()}
     missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
     failed = () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
     others = () if session.get("capture") == "btf" else (Fact("btf_needed"),)
     rows = [
-        *(Capture(None, kind, not others, others) for kind in ("other_run", "cpu_quota_wait")),
-        Capture(None, "wait", has_waits, () if has_waits else (Fact("btf_needed"),)),
+        *(KindCoverage(None, kind, not others, others) for kind in ("other_run", "cpu_quota_wait")),
+        KindCoverage(None, "wait", has_waits, () if has_waits else (Fact("btf_needed"),)),
         _of_calls(reported["layers"], missing.get("native_call"), facts),
-        Capture(
+        KindCoverage(
             None, "cpu_sample", "cpu_sample" not in missing,
             missing.get("cpu_sample", failed or (Fact("sampled", count=reported["sample_hz"]),)),
         ),
-        *(Capture(None, kind, kind not in missing, missing.get(kind, ())) for kind in _MESSAGES),
+        *(
+            KindCoverage(None, kind, kind not in missing, missing.get(kind, ()))
+            for kind in _MESSAGES
+        ),
         _of_gil_releases(reported["gil"], missing.get("native_call"), facts),
     ]  # fmt: skip
     for layer in _CALL_LAYERS if "native_call" not in missing else ():
         is_probed = layer in reported["layers"]
         # Said of each layer, too: what is said of one goes before what is said of all.
         why = _failures(facts) if is_probed else _how_to_get(layer, reported.get("cuda_calls"))
-        rows.append(Capture(None, LAYER_CAPTURE.format(layer=layer), is_probed, why))
+        rows.append(KindCoverage(None, LAYER_COVERAGE.format(layer=layer), is_probed, why))
     return rows
 
 
-def _of_calls(layers: object, refused: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:
+def _of_calls(layers: object, refused: tuple[Fact, ...] | None, facts: ProbeFacts) -> KindCoverage:
     if refused is not None:
-        return Capture(None, "native_call", False, refused)
+        return KindCoverage(None, "native_call", False, refused)
     if not layers:
-        return Capture(None, "native_call", False, (Fact("not_asked_for", "--transitions off"),))
-    return Capture(None, "native_call", True, _failures(facts))
+        return KindCoverage(
+            None, "native_call", False, (Fact("not_asked_for", "--transitions off"),)
+        )
+    return KindCoverage(None, "native_call", True, _failures(facts))
 
 
-def _of_gil_releases(asked: object, missing: tuple[Fact, ...] | None, facts: ProbeFacts) -> Capture:
+def _of_gil_releases(
+    asked: object, missing: tuple[Fact, ...] | None, facts: ProbeFacts
+) -> KindCoverage:
     kind = "gil_release"
     if asked != "full":
-        return Capture(None, kind, False, (Fact("not_asked_for", "--gil full"),))
+        return KindCoverage(None, kind, False, (Fact("not_asked_for", "--gil full"),))
     refused = [why for why in facts.gil_states.values() if why is not None]
     if missing is not None or (refused and len(refused) == len(facts.gil_states)):
-        return Capture(None, kind, False, missing or tuple(refused[:1]))
-    return Capture(None, kind, True, tuple(refused[:1]) or _failures(facts))
+        return KindCoverage(None, kind, False, missing or tuple(refused[:1]))
+    return KindCoverage(None, kind, True, tuple(refused[:1]) or _failures(facts))
 
 
 def _how_to_get(layer: str, cuda_calls: object) -> tuple[Fact, ...]:
@@ -113,13 +122,13 @@ def _how_to_get(layer: str, cuda_calls: object) -> tuple[Fact, ...]:
 
 def _of_processes(
     session: Mapping[str, object], facts: ProbeFacts, lives: Sequence[Life], *, several: set[int]
-) -> list[Capture]:
-    if not isinstance(session.get("instruments"), dict):
+) -> list[KindCoverage]:
+    if not isinstance(session.get("probe_settings"), dict):
         return []
     found = _by_process(lives, [(one.pid, one.ts_ns, one) for one in facts.interpreters])
     looked = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.without_python])
     held_up = _by_process(lives, [(pid, ts_ns, True) for pid, ts_ns in facts.held_up])
-    rows: list[Capture] = []
+    rows: list[KindCoverage] = []
     for life in lives:
         if life.process_id not in found and not life.exec_ns:
             _inherit(found, life)
@@ -127,16 +136,16 @@ def _of_processes(
         python = found.get(life.process_id)
         if life.process_id in held_up:
             why = Fact("held_up")
-            rows.append(Capture(life.process_id, "native_call", python is not None, (why,)))
+            rows.append(KindCoverage(life.process_id, "native_call", python is not None, (why,)))
         elif python is None:
             why = Fact("python_not_found" if life.process_id in looked else "ended_unseen")
-            rows.append(Capture(life.process_id, "native_call", False, (why,)))
+            rows.append(KindCoverage(life.process_id, "native_call", False, (why,)))
         else:
             rows += _of_process(life.process_id, python)
         is_unseen = python is None and life.process_id not in looked
         # One thread alone has no such wait.
         if is_unseen and life.process_id in several:
-            rows.append(Capture(life.process_id, "wait", True, (Fact("gil_not_looked_for"),)))
+            rows.append(KindCoverage(life.process_id, "wait", True, (Fact("gil_not_looked_for"),)))
     return rows
 
 
@@ -175,17 +184,17 @@ def _by_process(
     return latest
 
 
-def _of_process(process_id: int, python: Interpreter) -> list[Capture]:
+def _of_process(process_id: int, python: Interpreter) -> list[KindCoverage]:
     if python.implementation != "cpython":
         return [
-            Capture(process_id, "native_call", False, (Fact("pypy"),)),
-            Capture(process_id, "cpu_sample", True, (Fact("pypy_samples"),)),
+            KindCoverage(process_id, "native_call", False, (Fact("pypy"),)),
+            KindCoverage(process_id, "cpu_sample", True, (Fact("pypy_samples"),)),
         ]
     if python.free_threaded:
         facts = (Fact("free_threaded"),)
-        return [Capture(process_id, kind, True, facts) for kind in ("wait", "cpu_sample")]
+        return [KindCoverage(process_id, kind, True, facts) for kind in ("wait", "cpu_sample")]
     if python.gil_start == python.gil_end:
-        return [Capture(process_id, "wait", True, (Fact("gil_not_found"),))]
+        return [KindCoverage(process_id, "wait", True, (Fact("gil_not_found"),))]
     if python.interpreters is not None and python.interpreters > 1:
-        return [Capture(process_id, "wait", True, (Fact("subinterpreters"),))]
+        return [KindCoverage(process_id, "wait", True, (Fact("subinterpreters"),))]
     return []

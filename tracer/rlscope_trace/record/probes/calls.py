@@ -14,18 +14,18 @@ from rlscope_analysis.schema.facts.sites import NOT_PROBED, PROBED
 from rlscope_trace import _capture
 from rlscope_trace.record.bounded import HeldUpError, go_on, leave_behind
 from rlscope_trace.record.governor import Governor
-from rlscope_trace.record.instruments.modules import Module, files_of, open_file, path_of
 from rlscope_trace.record.layers import switches_stacks
 from rlscope_trace.record.loaders.capture import bpf_file
+from rlscope_trace.record.probes.modules import Module, files_of, open_file, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rlscope_trace.record.instruments.log import ProbeLog
-    from rlscope_trace.record.instruments.process import FileKey, Mapping, Process
-    from rlscope_trace.record.instruments.settings import InstrumentSettings
     from rlscope_trace.record.layers import LayerRules
     from rlscope_trace.record.loaders.capture import Capture
+    from rlscope_trace.record.probes.log import ProbeLog
+    from rlscope_trace.record.probes.process import FileKey, Mapping, Process
+    from rlscope_trace.record.probes.settings import ProbeSettings
 
 _MAX_SITES = 16_384
 # Getters take a few hundred nanoseconds and are called for every attribute: the probe would cost
@@ -45,7 +45,7 @@ class CallProbes:
 
     def __init__(
         self,
-        settings: InstrumentSettings,
+        settings: ProbeSettings,
         rules: LayerRules,
         log: ProbeLog,
         capture: Capture,

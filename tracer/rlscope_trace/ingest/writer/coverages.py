@@ -1,4 +1,4 @@
-"""The table capture: what was measured of which process, collected before it is written."""
+"""The table coverage: what was measured of which process, collected before it is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlscope_analysis.schema.facts.fact import Fact
     from rlscope_trace.ingest.writer.trace_writer import TraceWriter
 
-CAPTURE_COLUMNS = (
+COVERAGE_COLUMNS = (
     "process_id", "kind", "measured", "part", "code", "subject", "detail", "count", "ts_ns",
     "duration_ns",
 )  # fmt: skip
@@ -21,7 +21,7 @@ Row = tuple[int | str | bool | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class KindCoverage:
     """Whether a kind of record of a process was measured, and what is to be said of that."""
 
     process_id: int | None
@@ -36,7 +36,7 @@ class Capture:
         return self.measured and any(COVERAGE[fact.code].is_part for fact in self.facts)
 
     def rows(self) -> Iterator[Row]:
-        """Yield its rows of capture: one for each fact, or one that says no more."""
+        """Yield its rows of coverage: one for each fact, or one that says no more."""
         head = (self.process_id, self.kind, self.measured)
         if not self.facts:
             yield (*head, False, None, None, None, None, None, None)
@@ -48,18 +48,18 @@ class Capture:
             )  # fmt: skip
 
 
-class Captures:
+class Coverages:
     """All of them, by process and kind: of each the one that was set last."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int | None, str], Capture] = {}
+        self._found: dict[tuple[int | None, str], KindCoverage] = {}
 
-    def set(self, *captures: Capture) -> None:
+    def set(self, *coverages: KindCoverage) -> None:
         """Set what is said of processes and kinds, in place of what was said before."""
-        for capture in captures:
-            self._found[capture.process_id, capture.kind] = capture
+        for coverage in coverages:
+            self._found[coverage.process_id, coverage.kind] = coverage
 
-    def get(self, process_id: int | None, kind: str) -> Capture | None:
+    def get(self, process_id: int | None, kind: str) -> KindCoverage | None:
         """Return what was set for a process and a kind itself."""
         return self._found.get((process_id, kind))
 
@@ -68,11 +68,11 @@ class Captures:
         found = self._found[process_id, kind]
         self.set(replace(found, facts=(*found.facts, *facts)))
 
-    def of_kind(self, kind: str) -> list[Capture]:
+    def of_kind(self, kind: str) -> list[KindCoverage]:
         """Return what was set for a kind."""
-        return [capture for capture in self._found.values() if capture.kind == kind]
+        return [coverage for coverage in self._found.values() if coverage.kind == kind]
 
     def insert(self, trace: TraceWriter) -> None:
         """Write the table."""
-        rows = [row for capture in self._found.values() for row in capture.rows()]
-        trace.insert_rows("capture", rows)
+        rows = [row for coverage in self._found.values() for row in coverage.rows()]
+        trace.insert_rows("coverage", rows)

@@ -12,7 +12,7 @@ from rlscope_trace.cuda_names import cuda_call_kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlscope_trace.record.instruments.calls import Point
+    from rlscope_trace.record.probes.calls import Point
 
 # libcuda.so.1, libcudart.so.13, and libcudart-d0da41ae.so.11.0 as wheels carry it.
 _LIBRARY = re.compile(r"(?:.*/)?lib(cuda|cudart)(-[0-9a-f]+)?\.so(\.[\w.]+)?")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rlscope_trace import _capture
-from rlscope_trace.record.instruments.modules import open_file
-from rlscope_trace.record.instruments.process import AddressSpace, Process, address_space
+from rlscope_trace.record.probes.modules import open_file
+from rlscope_trace.record.probes.process import AddressSpace, Process, address_space
 
 _EXEC = "import os, sys; print(flush=True); input(); os.execv(sys.executable, {again})"
 _AGAIN = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]

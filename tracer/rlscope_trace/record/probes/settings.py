@@ -12,7 +12,7 @@ Messages = Literal["sockets", "all", "off"]
 
 
 @dataclass(frozen=True, slots=True)
-class InstrumentSettings:
+class ProbeSettings:
     """The options of `record` that decide what is attached to Python programs."""
 
     transitions: Transitions = "simulator"

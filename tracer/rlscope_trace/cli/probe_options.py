@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace.record.layers import LayerRules
 
 if TYPE_CHECKING:
-    from rlscope_trace.record.instruments.settings import InstrumentSettings
+    from rlscope_trace.record.probes.settings import ProbeSettings
 
 # The interrupt of a virtual CPU is an exit to the hypervisor: 30 to 95 us where virtual machines
 # are nested, twenty times the work of a sample. So many take at most 1 % of a program's time.
@@ -57,6 +57,6 @@ def default_sample_hz(cpuinfo: Path = Path("/proc/cpuinfo")) -> int:
     return _VIRTUAL_HZ if "hypervisor" in flags else _METAL_HZ
 
 
-def check_patterns(settings: InstrumentSettings) -> None:
+def check_patterns(settings: ProbeSettings) -> None:
     """Raise UsageError for a --simulator or --backend that can match no file."""
     LayerRules(settings.simulators, settings.backends)

@@ -1,4 +1,4 @@
-"""One process of the target, as the instruments know it."""
+"""One process of the target, as the probes know it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Process:
     """It has been written down that there is no Python in it."""
     cpu_ns: int = 0
     cuda_files: dict[FileKey, Mapping] = field(default_factory=dict)
-    """Those that may hold functions of the CUDA API: instruments.cuda_calls."""
+    """Those that may hold functions of the CUDA API: probes.cuda_calls."""
     cuda_told: object = None
     """What has been written down of them."""
     has_other_clock: bool = False

@@ -8,7 +8,7 @@ from rlscope_trace.ingest.importers import nsys_nvtx, nsys_sched
 from rlscope_trace.ingest.importers.nsys_calls import CALL_TABLES
 from rlscope_trace.ingest.importers.nsys_gpu import GPU_TABLES
 from rlscope_trace.ingest.importers.nsys_sqlite import NsysFile
-from rlscope_trace.ingest.writer.captures import CAPTURE_COLUMNS, Capture
+from rlscope_trace.ingest.writer.coverages import COVERAGE_COLUMNS, KindCoverage
 
 Verdict = tuple[bool, Fact]
 """Whether a kind of record was measured; how, or why not."""
@@ -50,14 +50,14 @@ def state_verdict(found: Found, process: int) -> Verdict:
     return False, Fact("nsys_no_switches", nsys_sched.TABLE)
 
 
-def capture_table(rows: list[tuple[int, str, Verdict]]) -> dict[str, list[Any]]:
-    """Return the table capture, of process ids, kinds and verdicts."""
+def coverage_table(rows: list[tuple[int, str, Verdict]]) -> dict[str, list[Any]]:
+    """Return the table coverage, of process ids, kinds and verdicts."""
     stored = [
         row
         for process_id, kind, (measured, fact) in rows
-        for row in Capture(process_id, kind, measured, (fact,)).rows()
+        for row in KindCoverage(process_id, kind, measured, (fact,)).rows()
     ]
-    return {name: [row[at] for row in stored] for at, name in enumerate(CAPTURE_COLUMNS)}
+    return {name: [row[at] for row in stored] for at, name in enumerate(COVERAGE_COLUMNS)}
 
 
 def _of_table(table: str, trace: str, *, present: bool) -> Verdict:

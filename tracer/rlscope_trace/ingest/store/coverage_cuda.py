@@ -1,4 +1,4 @@
-"""What capture says of CUDA calls which probes recorded: store/cuda_rows.py."""
+"""What coverage says of CUDA calls which probes recorded: store/cuda_rows.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlscope_trace.ingest.store.cupti_intervals import (
     create_intervals,
 )
 from rlscope_trace.ingest.store.gil_ranges import life_of
-from rlscope_trace.ingest.writer.captures import Capture
+from rlscope_trace.ingest.writer.coverages import KindCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rlscope_trace.ingest.store.probe_facts import CudaTold, ProbeFacts
     from rlscope_trace.ingest.store.processes import Life
-    from rlscope_trace.ingest.writer.captures import Captures
+    from rlscope_trace.ingest.writer.coverages import Coverages
 
 _CALLS = "cuda_call"
 # So many names of files are said; the rest is counted.
@@ -33,8 +33,8 @@ WHERE NOT {IS_TOLD_BY_CUPTI}
 """  # noqa: S608 - a query of our own
 
 
-def add_cuda_capture(  # noqa: PLR0913 - one parameter per source
-    captures: Captures,
+def add_cuda_coverage(  # noqa: PLR0913 - one parameter per source
+    coverages: Coverages,
     con: duckdb.DuckDBPyConnection,
     facts: ProbeFacts,
     lives: Sequence[Life],
@@ -53,7 +53,7 @@ def add_cuda_capture(  # noqa: PLR0913 - one parameter per source
     cupti = {process_id for (process_id,) in con.execute(TOLD_BY_CUPTI).fetchall()}
     probed = _Probed(facts, lives, lacking)
     rows = {
-        process_id: probed.capture(process_id, one)
+        process_id: probed.coverage(process_id, one)
         for process_id, one in latest.items()
         if process_id not in cupti and one.state != "left"
     }
@@ -61,24 +61,24 @@ def add_cuda_capture(  # noqa: PLR0913 - one parameter per source
     for (process_id,) in con.execute(_WITH_ROWS).fetchall() if is_any_probed else ():
         one = latest.get(process_id)
         if process_id in cupti:
-            captures.add(process_id, _CALLS, probed.beside_cupti(one))
+            coverages.add(process_id, _CALLS, probed.beside_cupti(one))
         elif process_id not in rows or not rows[process_id].measured:
             # It ended before it was looked at, but its libraries had their probes from others.
-            rows[process_id] = probed.capture(process_id, None)
+            rows[process_id] = probed.coverage(process_id, None)
     if mode in ("auto", "on") and not lacking:
-        _explain(captures, set(latest) | set(rows) | cupti)
-    for process_id, capture in sorted(rows.items()):
-        known = captures.get(process_id, _CALLS)
+        _explain(coverages, set(latest) | set(rows) | cupti)
+    for process_id, coverage in sorted(rows.items()):
+        known = coverages.get(process_id, _CALLS)
         if known is None or not known.measured:
-            captures.set(capture)
+            coverages.set(coverage)
 
 
-def _explain(captures: Captures, known: set[int]) -> None:
+def _explain(coverages: Coverages, known: set[int]) -> None:
     """Say of processes that CUPTI left to probes why these did not tell of them either."""
-    for capture in captures.of_kind(_CALLS):
-        process_id = capture.process_id
-        if not capture.measured and process_id is not None and process_id not in known:
-            captures.add(process_id, _CALLS, [Fact("cuda_ended_unprobed")])
+    for coverage in coverages.of_kind(_CALLS):
+        process_id = coverage.process_id
+        if not coverage.measured and process_id is not None and process_id not in known:
+            coverages.add(process_id, _CALLS, [Fact("cuda_ended_unprobed")])
 
 
 class _Probed:
@@ -94,14 +94,14 @@ class _Probed:
             if life is not None:
                 self._first_reported_ns[life.process_id] = reported.ts_ns
 
-    def capture(self, process_id: int, reported: CudaTold | None) -> Capture:
+    def coverage(self, process_id: int, reported: CudaTold | None) -> KindCoverage:
         """Return whether the calls of a process were recorded, and how or why not."""
         if reported is not None and reported.state == "failed":
             fact = Fact("cuda_files_not_probed", detail=reported.reason)
-            return Capture(process_id, _CALLS, False, (fact,))
+            return KindCoverage(process_id, _CALLS, False, (fact,))
         late = self._late(process_id, reported.files if reported is not None else ())
         facts = (*self._lacking, *([late] if late else []), *_how("cuda_probed", reported))
-        return Capture(process_id, _CALLS, True, facts)
+        return KindCoverage(process_id, _CALLS, True, facts)
 
     def beside_cupti(self, reported: CudaTold | None) -> list[Fact]:
         """Return what is said of a process that CUPTI reported on, too."""

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rlscope_trace import _capture
-from rlscope_trace.record.instruments.cuda_functions import CudaFunctions, functions_of, library_of
-from rlscope_trace.record.instruments.modules import Module, files_of, open_file, path_of
+from rlscope_trace.record.probes.cuda_functions import CudaFunctions, functions_of, library_of
+from rlscope_trace.record.probes.modules import Module, files_of, open_file, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rlscope_trace.record.instruments.calls import CallProbes
-    from rlscope_trace.record.instruments.log import ProbeLog
-    from rlscope_trace.record.instruments.process import FileKey, Mapping, Process
+    from rlscope_trace.record.probes.calls import CallProbes
+    from rlscope_trace.record.probes.log import ProbeLog
+    from rlscope_trace.record.probes.process import FileKey, Mapping, Process
 
 CudaMode = Literal["auto", "on", "off"]
 GpuState = Literal["on", "off", "refused"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace import _capture
 
 if TYPE_CHECKING:
-    from rlscope_trace.record.instruments.process import FileKey, Mapping
+    from rlscope_trace.record.probes.process import FileKey, Mapping
 
 # A module fills its tables when it is imported, and some create functions later on: how long after
 # a scan the next one comes.

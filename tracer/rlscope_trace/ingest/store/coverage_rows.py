@@ -1,11 +1,11 @@
-"""What capture says of thread states and operations, and why some were not measured."""
+"""What coverage says of thread states and operations, and why some were not measured."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
-from rlscope_trace.ingest.writer.captures import Capture, Captures
+from rlscope_trace.ingest.writer.coverages import Coverages, KindCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ NOT_TOLD = Fact("not_reported")
 _OPERATION = "operation"
 
 
-def add_operation_capture(
-    captures: Captures,
+def add_operation_coverage(
+    coverages: Coverages,
     con: duckdb.DuckDBPyConnection,
     session: Mapping[str, object],
     annotated: Sequence[int],
@@ -27,21 +27,26 @@ def add_operation_capture(
     Of several things that are known of a process the later counts, but that nothing was measured
     counts most.
     """
-    captures.set(Capture(None, "thread_state", True, _kept(session)))
+    coverages.set(KindCoverage(None, "thread_state", True, _kept(session)))
     reported = session.get("operations")
     measured, facts = verdict_of(reported)
-    captures.set(Capture(None, _OPERATION, measured, facts))
+    coverages.set(KindCoverage(None, _OPERATION, measured, facts))
     if not measured:
-        captures.set(*(Capture(process_id, _OPERATION, measured=True) for process_id in annotated))
+        coverages.set(
+            *(KindCoverage(process_id, _OPERATION, measured=True) for process_id in annotated)
+        )
     refused = (Fact("shim_without_memory"),)
-    for capture in [
+    for coverage in [
         *_attached(con, session),
         *_taken(con, session, annotated),
-        *(Capture(one, _OPERATION, False, refused) for one in _refused(con, session, annotated)),
+        *(
+            KindCoverage(one, _OPERATION, False, refused)
+            for one in _refused(con, session, annotated)
+        ),
     ]:
-        known = captures.get(capture.process_id, _OPERATION)
+        known = coverages.get(coverage.process_id, _OPERATION)
         if known is None or known.measured:
-            captures.set(capture)
+            coverages.set(coverage)
 
 
 def _kept(session: Mapping[str, object]) -> tuple[Fact, ...]:
@@ -60,14 +65,14 @@ def verdict_of(reported: object) -> tuple[bool, tuple[Fact, ...]]:
     return reported.get("measured") is True, () if fact is None else (fact,)
 
 
-def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[Capture]:
+def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> list[KindCoverage]:
     """Return what is known of the processes into which the shim was loaded while they ran."""
     reported = session.get("operations_late")
     verdicts: dict[int, list[tuple[bool, tuple[Fact, ...]]]] = {}
     for late in reported if isinstance(reported, list) else []:
         verdicts.setdefault(late["pid"], []).append(verdict_of(late))
     return [
-        Capture(
+        KindCoverage(
             process_id,
             _OPERATION,
             all(measured for measured, _ in found),
@@ -80,13 +85,13 @@ def _attached(con: duckdb.DuckDBPyConnection, session: Mapping[str, object]) -> 
 
 def _taken(
     con: duckdb.DuckDBPyConnection, session: Mapping[str, object], annotated: Sequence[int]
-) -> list[Capture]:
+) -> list[KindCoverage]:
     """Return the processes whose operations another recorder read, to the end or for a while."""
     pids = session.get("shim_taken_pids")
     return [
-        Capture(process_id, _OPERATION, True, (Fact("other_recorder_first"),))
+        KindCoverage(process_id, _OPERATION, True, (Fact("other_recorder_first"),))
         if process_id in annotated
-        else Capture(process_id, _OPERATION, False, (Fact("other_recorder"),))
+        else KindCoverage(process_id, _OPERATION, False, (Fact("other_recorder"),))
         for process_id in _processes(con, pids if isinstance(pids, list) else [])
     ]
 
