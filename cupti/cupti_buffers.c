@@ -90,7 +90,7 @@ void rls_buffers_prepare(void) {
 // Whoever ends without another word leaves this number behind.
 static void count_use(uint32_t change) {
   __atomic_fetch_add(&in_use, change, __ATOMIC_RELAXED);
-  if (rls_cupti_is_own_life())
+  if (rls_cupti_is_own_incarnation())
     __atomic_fetch_add(&rls_process.header->gpu_buffers, change, __ATOMIC_RELAXED);
 }
 
@@ -141,7 +141,7 @@ void rls_buffer_completed(void* context, uint32_t stream, uint8_t* records, size
   struct rls_buffer* buffer = (struct rls_buffer*)(records - offsetof(struct rls_buffer, records));
   __atomic_fetch_sub(&outstanding, 1, __ATOMIC_RELAXED);
   buffer->valid_bytes = valid_bytes < RECORD_BYTES ? valid_bytes : RECORD_BYTES;
-  if (valid_bytes == 0 || !rls_cupti_is_own_life()) {
+  if (valid_bytes == 0 || !rls_cupti_is_own_incarnation()) {
     rls_buffer_give_back(buffer);
   } else {
     buffer->next = __atomic_load_n(&completed, __ATOMIC_RELAXED);

@@ -207,7 +207,7 @@ static void* run(void* unused) {
 // that hangs cannot keep the program.
 static void end(void) {
   uint32_t expected = RUNNING;
-  if (!rls_cupti_is_own_life() || rls_cupti_is_flush_thread() ||
+  if (!rls_cupti_is_own_incarnation() || rls_cupti_is_flush_thread() ||
       !__atomic_compare_exchange_n(&phase, &expected, ENDING, false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_RELAXED))
     return;

@@ -39,11 +39,11 @@ static uint32_t lost_count;  // names that were not reported yet, and will not b
 
 static uint16_t state(void) { return __atomic_load_n(&rls_cupti.state, __ATOMIC_RELAXED); }
 
-static bool is_on(void) { return rls_cupti_is_own_life() && state() == RLS_SHIM_GPU_ON; }
+static bool is_on(void) { return rls_cupti_is_own_incarnation() && state() == RLS_SHIM_GPU_ON; }
 
 // Whether CUPTI may be started in this process, or is just being started.
 static bool is_undecided(void) {
-  return (rls_cupti.life == 0 || rls_cupti_is_own_life()) && state() == 0;
+  return (rls_cupti.incarnation == 0 || rls_cupti_is_own_incarnation()) && state() == 0;
 }
 
 static void count_lost(void) { __atomic_fetch_add(&lost_count, 1, __ATOMIC_RELAXED); }

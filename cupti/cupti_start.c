@@ -119,7 +119,7 @@ static bool take_over(const struct settings* settings) {
   set_clock();
   set_thread_ids();
   rls_buffers_prepare();
-  rls_cupti.life = *rls_life;
+  rls_cupti.incarnation = *rls_incarnation;
   result = f->register_buffers(rls_buffer_requested, rls_buffer_completed);
   if (result != CUPTI_OK) {
     rls_cupti_failed("cuptiActivityRegisterCallbacks", result);
@@ -163,12 +163,12 @@ static bool begin_start(void) {
   static uint32_t started;
   uint32_t none = 0;
   if (!rls_process_start()) return false;
-  if (rls_cupti.life != 0) return false;
-  if (!__atomic_compare_exchange_n(&started, &none, *rls_life, false, __ATOMIC_ACQ_REL,
+  if (rls_cupti.incarnation != 0) return false;
+  if (!__atomic_compare_exchange_n(&started, &none, *rls_incarnation, false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_RELAXED) &&
-      none == *rls_life)
+      none == *rls_incarnation)
     return false;
-  started = *rls_life;
+  started = *rls_incarnation;
   // What a parent that did not get this far left behind.
   memset(&rls_cupti, 0, sizeof(rls_cupti));
   return true;
@@ -248,7 +248,7 @@ void rls_cupti_start_late(const char* environment) {
   if (get_count == NULL) return;
   if (get_count(&count) == CUDA_OK) {
     start_with(&settings, true);
-  } else if (rls_cupti.life != *rls_life) {
+  } else if (rls_cupti.incarnation != *rls_incarnation) {
     tell_not_started();
   }
 }

@@ -20,9 +20,9 @@
 
 struct rls_cupti {
   struct cupti_functions functions;
-  uint32_t life;     // in which CUPTI was started; see rls_life
-  uint32_t version;  // cuptiGetVersion; 0: not known
-  uint32_t driver;   // cuDriverGetVersion; 0: not known
+  uint32_t incarnation;  // in which CUPTI was started; see rls_incarnation
+  uint32_t version;      // cuptiGetVersion; 0: not known
+  uint32_t driver;       // cuDriverGetVersion; 0: not known
   uint64_t recorded;
   uint64_t refused;
   uint32_t code;
@@ -41,8 +41,8 @@ struct rls_cupti {
 extern struct rls_cupti rls_cupti;
 
 // Whether this is the process that CUPTI was started in, and no forked child of it.
-static inline bool rls_cupti_is_own_life(void) {
-  return rls_cupti.life != 0 && rls_cupti.life == *rls_life;
+static inline bool rls_cupti_is_own_incarnation(void) {
+  return rls_cupti.incarnation != 0 && rls_cupti.incarnation == *rls_incarnation;
 }
 
 // Sets why, and what that is about; NULL: it needs nothing.

@@ -10,8 +10,8 @@
 
 // Which texts were reported: a cache that forgets, because telling twice does no harm. Entries hold
 // the hash mixed with the seed, so that those of a parent or of an earlier reader do not count.
-#define TOLD_ENTRIES 4096
-static uint64_t reported[TOLD_ENTRIES];
+#define REPORTED_ENTRIES 4096
+static uint64_t reported[REPORTED_ENTRIES];
 
 // Both halves of the product: every bit of the word reaches every other one, so that a difference
 // in the next word cannot take back one in this.
@@ -42,7 +42,7 @@ uint64_t rls_hash(const char* text, uint32_t* length) {
 static bool must_tell(uint64_t hash, uint64_t** entry, uint64_t* value) {
   const uint64_t reader = rls_reader();
   *value = mix(hash, rls_process.seed ^ reader);
-  *entry = &reported[*value % TOLD_ENTRIES];
+  *entry = &reported[*value % REPORTED_ENTRIES];
   return __atomic_load_n(*entry, __ATOMIC_RELAXED) != *value;
 }
 

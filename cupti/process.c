@@ -1,4 +1,5 @@
-// The memory that a process shares with the collector: made once per life, announced, found again.
+// The memory that a process shares with the collector: made once per incarnation of it, announced,
+// found again.
 //
 // The system calls are made here and in thread.c, at the first event of a process or thread; after
 // that a push or pop makes none.
@@ -34,12 +35,12 @@
 struct rls_process rls_process;
 
 static const volatile uint32_t kNotAlive = 0;
-const volatile uint32_t* rls_life = &kNotAlive;
+const volatile uint32_t* rls_incarnation = &kNotAlive;
 
-static uint32_t* life_page;  // wiped in a forked child
-static uint32_t lives;       // not wiped: counts on across forks
-static bool is_refused;      // there is no memory to be had
-static int memfd = -1;       // never used again, except to find out whether it is still ours
+static uint32_t* incarnation_page;  // wiped in a forked child
+static uint32_t incarnations;       // not wiped: counts on across forks
+static bool is_refused;             // there is no memory to be had
+static int memfd = -1;              // never used again, except to find out whether it is still ours
 static ino_t memfd_inode;
 static char session[RLS_SHIM_MAX_SESSION];
 static uint32_t session_bytes;
@@ -52,8 +53,8 @@ static bool make_life_page(void) {
     munmap(page, bytes);
     return false;
   }
-  life_page = page;
-  rls_life = life_page;
+  incarnation_page = page;
+  rls_incarnation = incarnation_page;
   return true;
 }
 
@@ -238,7 +239,7 @@ void rls_process_drop_dead_reader(void) {
 // Another thread is at it: this takes microseconds, or the wait of a full announcement queue.
 static bool wait_for_start(void) {
   for (int yields = 0; yields < MAX_YIELDS; ++yields) {
-    const uint32_t now = __atomic_load_n(life_page, __ATOMIC_ACQUIRE);
+    const uint32_t now = __atomic_load_n(incarnation_page, __ATOMIC_ACQUIRE);
     if (now != STARTING) return now != 0;
     sched_yield();
   }
@@ -248,11 +249,11 @@ static bool wait_for_start(void) {
 bool rls_process_start(void) {
   if (is_refused) return false;
   uint32_t none = 0;
-  if (!__atomic_compare_exchange_n(life_page, &none, STARTING, false, __ATOMIC_ACQUIRE,
+  if (!__atomic_compare_exchange_n(incarnation_page, &none, STARTING, false, __ATOMIC_ACQUIRE,
                                    __ATOMIC_ACQUIRE)) {
     return none != STARTING || wait_for_start();
   }
   is_refused = !start();
-  __atomic_store_n(life_page, is_refused ? 0 : ++lives, __ATOMIC_RELEASE);
+  __atomic_store_n(incarnation_page, is_refused ? 0 : ++incarnations, __ATOMIC_RELEASE);
   return !is_refused;
 }

@@ -10,15 +10,15 @@
 struct rls_process {
   struct rls_shim_header* header;
   uint64_t seed;  // differs between processes and between readers of one
-  bool is_heard;  // false: nobody listened where this life announced itself
+  bool is_heard;  // false: nobody listened where it announced itself
 };
 extern struct rls_process rls_process;
 
-// The number of the life that this process leads as far as the shim is concerned: a forked child,
-// however it was made, finds 0 here, because the page is wiped in it.
-extern const volatile uint32_t* rls_life;
+// The number of the incarnation of this process: a forked child, however it was made, finds 0 here,
+// because the page is wiped in it.
+extern const volatile uint32_t* rls_incarnation;
 
-// Sets the memory up, once per life. False: it cannot be had, and will not be tried again.
+// Sets the memory up, once per incarnation. False: it cannot be had, and will not be tried again.
 bool rls_process_start(void);
 // With a reader that reads no more: if its process has ended, nobody reads from here on.
 void rls_process_drop_dead_reader(void);

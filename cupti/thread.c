@@ -35,7 +35,7 @@ static void tell_open_ranges(struct rls_shim_slot* slot, uint64_t end_ns) {
 // Gives the slot back, with what is in its ring: whoever takes it writes a THREAD record behind.
 static void leave(void* own) {
   struct rls_thread* thread = own;
-  if (thread->slot == NULL || thread->life != *rls_life) return;
+  if (thread->slot == NULL || thread->incarnation != *rls_incarnation) return;
   struct rls_shim_slot* slot = thread->slot;
   thread->slot = NULL;
   thread->is_leaving = true;
@@ -138,7 +138,7 @@ static struct rls_shim_slot* take_slot(void) {
   slot->gap.owner = tid;
   rls_introduce(slot);
   thread->slot = slot;
-  thread->life = *rls_life;
+  thread->incarnation = *rls_incarnation;
   thread->busy = false;
   if (has_exit_key) pthread_setspecific(exit_key, thread);
   return slot;
@@ -153,11 +153,11 @@ struct rls_shim_slot* rls_thread_enter(void) {
     return NULL;
   }
   // A signal handler of a thread that has no slot yet must not take another one.
-  if (thread->entering == *rls_life) {
+  if (thread->entering == *rls_incarnation) {
     count_lost_event();
     return NULL;
   }
-  thread->entering = *rls_life;
+  thread->entering = *rls_incarnation;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   struct rls_shim_slot* slot = take_slot();
   __atomic_signal_fence(__ATOMIC_SEQ_CST);

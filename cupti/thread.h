@@ -10,8 +10,8 @@
 
 struct rls_thread {
   struct rls_shim_slot* slot;
-  uint32_t life;
-  uint32_t entering;        // the life in which it is taking a slot just now; 0: it is not
+  uint32_t incarnation;
+  uint32_t entering;        // the incarnation in which it is taking a slot just now; 0: it is not
   uint32_t events_to_skip;  // all slots were taken
   bool is_leaving;  // its slot is given back: what destructors of others still pop is closed
   bool busy;        // a signal handler of this thread must not write into a record half written
@@ -25,7 +25,8 @@ struct rls_shim_slot* rls_thread_enter(void);
 // The slot of the calling thread, or NULL.
 static inline struct rls_shim_slot* rls_own_slot(void) {
   struct rls_thread* thread = &rls_thread;
-  if (RLS_LIKELY(thread->slot != NULL && thread->life == *rls_life)) return thread->slot;
+  if (RLS_LIKELY(thread->slot != NULL && thread->incarnation == *rls_incarnation))
+    return thread->slot;
   return rls_thread_enter();
 }
 

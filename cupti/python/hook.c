@@ -46,14 +46,14 @@ static PyObject* invoke(struct hook* self, const struct rls_call* call) {
 static PyObject* call_environment(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   if (self->is_refuted) return invoke(self, call);
-  const uint32_t life = thread->life;
+  const uint32_t incarnation = thread->incarnation;
   bool* outer_guess = thread->is_refuted;
   if (self->kind == RLS_HOOK_RESET && thread->environment_depth == 0) rls_adopt(call);
   if (self->is_guess && thread->environment_depth == 0) thread->is_refuted = &self->is_refuted;
   rls_enter_environment(thread);
   PyObject* result = invoke(self, call);
   // A child that was forked in the call starts without a phase.
-  if (thread->life != life) return result;
+  if (thread->incarnation != incarnation) return result;
   thread->is_refuted = outer_guess;
   // It learned, and the depth was reset then.
   if (self->is_refuted) return result;
@@ -61,7 +61,7 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
   // What an exception ended is no step. What others contain is theirs to count.
   if (result != NULL && thread->environment_depth == 1 && self->steps != RLS_STEPS_NONE)
     rls_environment_count(thread, rls_steps_of(self->steps, call, result));
-  if (thread->life != life) return result;
+  if (thread->incarnation != incarnation) return result;
   rls_environment_leave(thread);
   return result;
 }
@@ -69,15 +69,15 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
 static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   if (thread->environment_depth > 0 || !rls_has_begun()) return invoke(self, call);
-  const uint32_t life = thread->life;
+  const uint32_t incarnation = thread->incarnation;
   // Acting is acting, wherever the call to do so stands.
   if (self->phase == RLS_INFERENCE) rls_decide(thread, RLS_INFERENCE);
   // What follows a whole train() is not known; what surrounds the rest goes on.
   const bool is_learning = self->phase == RLS_BACKPROPAGATION;
-  const struct rls_scope scope = {(uintptr_t)&life, self->phase, 0, is_learning, false};
+  const struct rls_scope scope = {(uintptr_t)&incarnation, self->phase, 0, is_learning, false};
   const bool is_kept = rls_scope_enter(thread, &scope);
   PyObject* result = invoke(self, call);
-  if (thread->life != life) return result;
+  if (thread->incarnation != incarnation) return result;
   if (is_kept) rls_scope_leave(thread, scope.key);
   if (self->kind == RLS_HOOK_SAMPLE) thread->is_sampled = true;
   if (is_learning && thread->scope_depth == 0) rls_arm(thread);
@@ -86,12 +86,12 @@ static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
 
 static PyObject* call_table(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
-  const uint32_t life = thread->life;
-  const struct rls_scope scope = {(uintptr_t)&life, self->phase, self->label, true,
+  const uint32_t incarnation = thread->incarnation;
+  const struct rls_scope scope = {(uintptr_t)&incarnation, self->phase, self->label, true,
                                   self->kind == RLS_HOOK_GIVE};
   const bool is_kept = rls_enter_table(thread, &scope);
   PyObject* result = invoke(self, call);
-  if (is_kept && thread->life == life) rls_leave_table(thread, scope.key);
+  if (is_kept && thread->incarnation == incarnation) rls_leave_table(thread, scope.key);
   return result;
 }
 
@@ -110,10 +110,10 @@ static PyObject* call_finish(struct hook* self, const struct rls_call* call) {
 
 static PyObject* call_learn(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
-  const uint32_t life = thread->life;
+  const uint32_t incarnation = thread->incarnation;
   rls_learn(thread);
   PyObject* result = invoke(self, call);
-  if (thread->life == life) rls_learned(thread);
+  if (thread->incarnation == incarnation) rls_learned(thread);
   return result;
 }
 
@@ -121,11 +121,11 @@ static PyObject* call_learn(struct hook* self, const struct rls_call* call) {
 static PyObject* call_forward(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   if (!thread->is_armed) return invoke(self, call);
-  const uint32_t life = thread->life;
+  const uint32_t incarnation = thread->incarnation;
   const enum rls_forward forward = rls_enter_forward(thread, call);
   if (PyErr_Occurred()) return NULL;
   PyObject* result = invoke(self, call);
-  if (thread->life == life) rls_leave_forward(thread, forward);
+  if (thread->incarnation == incarnation) rls_leave_forward(thread, forward);
   return result;
 }
 

@@ -47,10 +47,10 @@ uint64_t rls_place_of_call(void) {
     frame = add_frame(&hash, inner) ? PyObject_GetAttr(inner, name_of(&back_name, "f_back")) : NULL;
     Py_DECREF(inner);
   }
-  const bool is_told = frame != NULL;
+  const bool is_reported = frame != NULL;
   Py_XDECREF(frame);
-  if (!is_told) PyErr_Clear();
-  return is_told ? hash & ~PHASE_MASK : 0;
+  if (!is_reported) PyErr_Clear();
+  return is_reported ? hash & ~PHASE_MASK : 0;
 }
 
 static uint64_t* find(uint64_t place) {

@@ -27,7 +27,7 @@ static const char* const kNames[RLS_PHASES] = {
 };
 static void* handles[RLS_PHASES];
 static enum rls_phase default_gap;
-static uint32_t life;
+static uint32_t incarnation;
 static atomic_bool has_begun;
 static pthread_key_t exit_key;
 static bool has_exit_key;
@@ -63,7 +63,7 @@ static void forget_parent(void) {
   const bool is_known_to_exit = self.is_known_to_exit;
   memset(&self, 0, sizeof(self));
   self.is_known_to_exit = is_known_to_exit;
-  self.life = ++life;
+  self.incarnation = ++incarnation;
   default_gap = RLS_NO_PHASE;
   atomic_store(&has_begun, false);
   atomic_store(&rls_armed_threads, 0);

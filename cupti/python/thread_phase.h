@@ -69,7 +69,7 @@ struct rls_thread {
   uint64_t began_ns;      // when the open range of learning began; 0: none is, or a scope says so
   uint64_t learned_ns;    // when the last backward pass or optimizer step returned; 0: none did
   bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
-  uint32_t life;          // changes in a forked child
+  uint32_t incarnation;   // changes in a forked child
 };
 
 struct rls_thread* rls_thread_self(void);

@@ -24,12 +24,12 @@ WITH ordered AS (
     lag(end_ns) OVER (PARTITION BY thread_id ORDER BY start_ns, end_ns) AS before_ns
   FROM thread_state
 ), reported AS (
-  SELECT thread_id, sum(end_ns - start_ns) AS told_ns, min(start_ns) AS first_ns,
+  SELECT thread_id, sum(end_ns - start_ns) AS reported_ns, min(start_ns) AS first_ns,
     max(end_ns) AS last_ns, bool_or(start_ns < before_ns OR end_ns <= start_ns) AS is_crossed
   FROM ordered GROUP BY thread_id
 )
 SELECT t.thread_id FROM thread AS t LEFT JOIN reported USING (thread_id)
-WHERE coalesce(told_ns, 0) + t.lost_ns <> t.end_ns - t.start_ns OR is_crossed
+WHERE coalesce(reported_ns, 0) + t.lost_ns <> t.end_ns - t.start_ns OR is_crossed
   OR first_ns < t.start_ns OR last_ns > t.end_ns
 """
 # Losses of ranges that are counted, and so are not missing; "cut" ones are in the trace.
@@ -68,7 +68,7 @@ def compare_progress(walked: Walked) -> None:
             raise FailureError(
                 f"progress.bin: {reported} records of kind {kind}, {walked.counts[kind]} are there"
             )
-    if walked.told_bytes > walked.file_bytes:
+    if walked.reported_bytes > walked.file_bytes:
         raise FailureError("progress.bin counts more bytes than records.bin has")
 
 

@@ -52,7 +52,7 @@ class Walked:
     """0: the recording was cut off."""
     reported: tuple[int, ...] = ()
     """Records by kind, as progress.bin counts them."""
-    told_bytes: int = 0
+    reported_bytes: int = 0
     file_bytes: int = 0
     shim_records: int = 0
     ranges: int = 0
@@ -93,7 +93,7 @@ def _read_progress(path: Path, walked: Walked) -> None:
         return
     _, _, _, *numbers = layout.unpack_from(data)
     walked.reported = tuple(numbers[:_KINDS])
-    walked.told_bytes, _, walked.end_ns = numbers[_KINDS:]
+    walked.reported_bytes, _, walked.end_ns = numbers[_KINDS:]
 
 
 def _frames(data: bytes) -> Iterator[bytes]:

@@ -52,7 +52,7 @@ std::vector<char> Framed(FuzzedDataProvider* input) {
 }
 
 struct Life {
-  std::int64_t told_ns = 0;
+  std::int64_t reported_ns = 0;
   std::int64_t last_end_ns = INT64_MIN;
 };
 
@@ -72,13 +72,13 @@ void ReadStates(const SpoolScan& scan, std::size_t bucket_bytes) {
       Life& life = lives[columns.thread_id[row]];
       Claim(columns.start_ns[row] < columns.end_ns[row], "a state lasts");
       Claim(columns.start_ns[row] >= life.last_end_ns, "the states of a thread do not overlap");
-      life.told_ns += columns.end_ns[row] - columns.start_ns[row];
+      life.reported_ns += columns.end_ns[row] - columns.start_ns[row];
       life.last_end_ns = columns.end_ns[row];
     }
   }
   for (const ThreadOutcome& outcome : rows.outcomes()) {
     const Life& life = lives[static_cast<std::int32_t>(outcome.thread_id)];
-    Claim(life.told_ns + outcome.lost_ns == outcome.end_ns - outcome.start_ns,
+    Claim(life.reported_ns + outcome.lost_ns == outcome.end_ns - outcome.start_ns,
           "states and what is lost add up to the life of a thread");
   }
 }

@@ -46,7 +46,7 @@ class Program:
     _last: dict[int, Work] = field(default_factory=dict)
     _recorded: list[tuple[int, int, Work | None]] = field(default_factory=list)
     """Events: the call, its stream, and what they stand for."""
-    _told: dict[int, list[Work]] = field(default_factory=dict)
+    _reported: dict[int, list[Work]] = field(default_factory=dict)
     """What each stream was told to wait for before its next work."""
     _correlation: int = 0
     _ends_us: set[int] = field(default_factory=set)
@@ -112,7 +112,7 @@ class Program:
     def _launch(self, stream: int, length_us: int) -> None:
         start_us = self.now_us
         before = [self._last[stream]] if stream in self._last else []
-        before += self._told.pop(stream, ())
+        before += self._reported.pop(stream, ())
         ends_us = {one.end_us for one in before}
         # Of two things at one instant either would be right.
         while (launched_us := self.now_us + 2 + _CALL_US) in ends_us:
@@ -145,7 +145,7 @@ class Program:
         correlation = self._call("cudaStreamWaitEvent", 1)
         self._sync("Stream Wait Event", correlation, self.now_us - 1, self.now_us, stream, event)
         assert event[2] is not None
-        self._told.setdefault(stream, []).append(event[2])
+        self._reported.setdefault(stream, []).append(event[2])
 
     def _wait_for_event(self) -> None:
         events = [one for one in self._recorded if one[2] is not None]

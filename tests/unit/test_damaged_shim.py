@@ -73,11 +73,11 @@ def test_a_range_that_ends_before_it_begins_is_counted(
     assert losses(path)[DAMAGED] == 2
 
 
-@pytest.mark.parametrize("told_ns", [300, 600])
+@pytest.mark.parametrize("reported_ns", [300, 600])
 def test_an_open_range_that_begins_after_it_was_told_is_counted(
-    tmp_path: Path, shim: ShimBuilder, told_ns: int
+    tmp_path: Path, shim: ShimBuilder, reported_ns: int
 ) -> None:
-    shim.open(("later", told_ns + 100), ts_ns=told_ns)
+    shim.open(("later", reported_ns + 100), ts_ns=reported_ns)
     path = saved(tmp_path, shim)
     assert rows(path, PER_RANGE) == [(200, 300, "sound")]
     assert losses(path)[DAMAGED] == 1

@@ -430,9 +430,9 @@ def test_samples_that_nobody_read_are_told_with_the_reason(
 
 
 def test_what_lasted_when_a_kept_recording_begins_is_cut_there(tmp_path: Path) -> None:
-    told_first, since = SpoolBuilder(), SpoolBuilder()
+    reported_first, since = SpoolBuilder(), SpoolBuilder()
     for thread_id in (1, 2):
-        told_first.thread(thread_id, ts_ns=300, tid=10 * thread_id, entered=FOUND)
+        reported_first.thread(thread_id, ts_ns=300, tid=10 * thread_id, entered=FOUND)
         since.cycle(thread_id, off_ns=100, in_ns=290, out_ns=400, off_state=RUNNABLE)
         since.close(thread_id, off_ns=400)
     # Their records were on the way when the segment began.
@@ -453,7 +453,7 @@ def test_what_lasted_when_a_kept_recording_begins_is_cut_there(tmp_path: Path) -
     directory = since.write(tmp_path / "t.spool", end_ns=500, session=SESSION)
     (directory / "records.bin").unlink()
     (directory / "progress.bin").rename(directory / "progress-3.bin")
-    keyframe = b"".join(told_first.frames)
+    keyframe = b"".join(reported_first.frames)
     header = struct.pack("<8sII6Q", b"SLLSEGM1", VERSION, 64, 3, 2, 300, len(keyframe), 0, 0)
     (directory / "records-3.bin").write_bytes(header + keyframe + b"".join(since.frames))
     output = tmp_path / "t.duckdb"

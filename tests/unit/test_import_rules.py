@@ -145,7 +145,7 @@ INCLUDES = {
         r"(samples/|capture/|spool/|inject/)?[a-z_]+\.h|bpf/(records|sample)\.h"
     ),
     "tracer/native/shim": r"(shim/)?[a-z_]+\.h|cupti/records\.h",
-    "tracer/native/spool": r"(spool/|capture/)?[a-z_]+\.h|bpf/records\.h",
+    "tracer/native/spool": r"(spool/)?[a-z_]+\.h|bpf/records\.h",
     "tracer/native/import": r"[a-z0-9_]+\.h",
     "tracer/native/nesting": r"(nesting/)?[a-z_]+\.h",
     # Its client of NVTX is that of the automatic phases.

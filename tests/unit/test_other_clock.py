@@ -88,7 +88,7 @@ def test_all_else_is_a_loss_of_the_fork_too(trace: Path) -> None:
 
 
 def test_it_is_not_measured_and_why(trace: Path) -> None:
-    told_of = rows(
+    reported_of = rows(
         trace,
         "SELECT DISTINCT kind, process_id, measured, code = 'other_clock' FROM coverage"
         " WHERE process_id IS NOT NULL ORDER BY ALL",
@@ -98,7 +98,7 @@ def test_it_is_not_measured_and_why(trace: Path) -> None:
         for kind in ("cuda_call", "gpu_activity", "operation") for process in (1, 2)
     ]  # fmt: skip
     ours = [("cuda_call", 3, True, False), ("gpu_activity", 3, True, False)]
-    assert told_of == sorted([*others, *ours])
+    assert reported_of == sorted([*others, *ours])
     assert rows(trace, "SELECT process_id, ts_ns FROM gpu_status ORDER BY 1") == [
         (1, None), (2, None), (3, 1_000),
     ]  # fmt: skip

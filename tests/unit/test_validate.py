@@ -34,12 +34,12 @@ def figures(overhead_ns: float, *, error_ns: float = 0.0, **values: object) -> T
 
 
 def pair(
-    untraced_s: float = 10, traced_s: float = 11, *, told_s: float = 1, **values: object
+    untraced_s: float = 10, traced_s: float = 11, *, reported_s: float = 1, **values: object
 ) -> Pair:
     return Pair(
         Run(int(untraced_s * S), int(untraced_s * S), 1),
         Run(int(traced_s * S), int(traced_s * S), 1),
-        figures(told_s * S, **values),
+        figures(reported_s * S, **values),
         traced_first=False,
     )
 
@@ -54,9 +54,9 @@ def test_a_planted_overhead_is_taken_off_and_nothing_else() -> None:
     assert (found.covered, found.covered_by_costs) == (9, 9)
 
 
-@pytest.mark.parametrize(("told_s", "bias"), [(2.0, -10.0), (0.5, 5.0)])
-def test_a_calibration_off_by_two_is_seen_as_bias(told_s: float, bias: float) -> None:
-    pairs = [pair(told_s=told_s, error_ns=0.1 * S) for _ in range(9)]
+@pytest.mark.parametrize(("reported_s", "bias"), [(2.0, -10.0), (0.5, 5.0)])
+def test_a_calibration_off_by_two_is_seen_as_bias(reported_s: float, bias: float) -> None:
+    pairs = [pair(reported_s=reported_s, error_ns=0.1 * S) for _ in range(9)]
     found = validate(pairs, replace(ASKED, max_bias=4))
     assert found.figures.bias.median == pytest.approx(bias)
     assert found.figures.bias.low == found.figures.bias.high == pytest.approx(bias)
@@ -65,10 +65,10 @@ def test_a_calibration_off_by_two_is_seen_as_bias(told_s: float, bias: float) ->
 
 
 def test_the_bias_may_be_as_large_as_allowed_and_no_larger() -> None:
-    pairs = [pair(told_s=0.75) for _ in range(3)]
+    pairs = [pair(reported_s=0.75) for _ in range(3)]
     assert not validate(pairs, replace(ASKED, max_bias=2.6)).is_biased
     assert validate(pairs, replace(ASKED, max_bias=2.4)).is_biased
-    assert validate([pair(told_s=1.25)], replace(ASKED, max_bias=2.4)).is_biased
+    assert validate([pair(reported_s=1.25)], replace(ASKED, max_bias=2.4)).is_biased
 
 
 def test_one_slow_pair_moves_neither_median_nor_verdict() -> None:
@@ -82,7 +82,7 @@ def test_one_slow_pair_moves_neither_median_nor_verdict() -> None:
 def test_the_same_program_twice_shows_no_inflation_beyond_its_noise() -> None:
     random_source = random.Random(1)
     pairs = [
-        pair(random_source.gauss(10, 0.5), random_source.gauss(10, 0.5), told_s=0)
+        pair(random_source.gauss(10, 0.5), random_source.gauss(10, 0.5), reported_s=0)
         for _ in range(99)
     ]
     found = compare(pairs)
@@ -98,9 +98,9 @@ def test_the_same_program_twice_shows_no_inflation_beyond_its_noise() -> None:
 
 def test_intervals_of_costs_and_noise_are_put_together() -> None:
     # Off by 5 %: within the error of the costs, though runs do not differ at all.
-    wide = [pair(told_s=0.5, error_ns=0.6 * S) for _ in range(3)]
+    wide = [pair(reported_s=0.5, error_ns=0.6 * S) for _ in range(3)]
     assert compare(wide).covered_by_costs == 3
-    narrow = [pair(told_s=0.5, error_ns=0.4 * S) for _ in range(3)]
+    narrow = [pair(reported_s=0.5, error_ns=0.4 * S) for _ in range(3)]
     assert compare(narrow).covered_by_costs == 0
 
 
@@ -146,7 +146,7 @@ def test_a_pair_has_no_say_in_its_own_noise() -> None:
 
 
 def test_one_wild_pair_hides_no_bias() -> None:
-    pairs = [pair(traced_s=11 + 0.01 * number, told_s=0.5) for number in range(8)]
+    pairs = [pair(traced_s=11 + 0.01 * number, reported_s=0.5) for number in range(8)]
     assert compare([*pairs, pair(traced_s=20)]).covered == 0
 
 
@@ -232,7 +232,7 @@ def test_a_timer_of_what_no_trace_has_is_left_out_with_a_word() -> None:
 
 
 def test_times_of_a_bucket_add_up_whatever_run_lacks_them() -> None:
-    rows = operation_overheads([pair(), pair(), pair(told_s=3)])
+    rows = operation_overheads([pair(), pair(), pair(reported_s=3)])
     assert [(row.operation, row.overhead_ns) for row in rows] == [
         ("simulation", 0.75 * S), ("(unannotated)", 0.25 * S),
     ]  # fmt: skip

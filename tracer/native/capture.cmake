@@ -25,6 +25,7 @@ pybind11_add_module(_capture MODULE
   capture/live_totals.cpp
   capture/message_capture.cpp
   capture/ring_reader.cpp
+  capture/spool_writer.cpp
   capture/tracepoint_capture.cpp
   finder/bindings.cpp
   finder/elf.cpp
@@ -73,8 +74,7 @@ pybind11_add_module(_capture MODULE
   shim/live_phases.cpp
   shim/memory.cpp
   shim/watch.cpp
-  shim/writer.cpp
-  spool/writer.cpp)
+  shim/writer.cpp)
 # What Python sees of it is compiled in groups, each with one copy of what pybind11 makes of its
 # templates: this takes half the time.
 set_target_properties(_capture PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

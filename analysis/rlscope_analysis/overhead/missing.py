@@ -20,7 +20,7 @@ _TOLERANCE = 0.1
 _FEWEST = 100
 # Losses that the trace tells of are a finding already.
 _HIT = [(code, loss.calls) for code, loss in LOSSES.items() if loss.was_hit]
-_TOLD = " OR ".join(
+_REPORTED = " OR ".join(
     f"code = '{code}' AND record = '{CALL_RECORD}'"
     if calls is Calls.LOST_IF_CALLS
     else f"code = '{code}'"
@@ -30,7 +30,7 @@ _CALLS_SQL = f"""
 SELECT
   (SELECT coalesce(sum(hits), 0) FROM site)::BIGINT,
   (SELECT count(*) FROM native_call_coded) + (SELECT count(*) FROM ({PROBED_CUDA_SQL})),
-  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE {_TOLD})::BIGINT,
+  (SELECT coalesce(sum(count), 0) FROM trace_stat WHERE {_REPORTED})::BIGINT,
   (SELECT coalesce(list(DISTINCT coalesce(is_expensive, false)), []) FROM site WHERE hits > 0)
 """  # noqa: S608 - a query of our own
 

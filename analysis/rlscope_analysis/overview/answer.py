@@ -372,7 +372,7 @@ def verdict(reported: Overview) -> Note:
         is_of_lead = BY_CODE[first["code"]].is_of_lead
         where = (reported.lead if is_of_lead else None) or first["where"]
         who = [row for row in reported.processes if row["process_id"] == where["process_id"]]
-        told_of = {name: first[name] for name in ("code", "share", "of_path")}
+        reported_of = {name: first[name] for name in ("code", "share", "of_path")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         found = first["where"]
         function = (found.get("by_function") or "").partition(" (")[0]
@@ -380,7 +380,7 @@ def verdict(reported: Overview) -> Note:
         others = 0 if is_of_lead else where.get("others", 0)
         only_cpu = found.get("only_cpu")
         return note(
-            "verdict", **told_of,
+            "verdict", **reported_of,
             who=role_note(who[0]) if who else None, others=others, by=by, is_whole=is_whole,
             waiter=_waiter(reported, first), largest=_larger(reported, first), only_cpu=only_cpu,
         )  # fmt: skip

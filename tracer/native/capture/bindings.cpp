@@ -7,12 +7,12 @@
 #include "capture/btf_capture.h"
 #include "capture/drain.h"
 #include "capture/message_capture.h"
+#include "capture/spool_writer.h"
 #include "capture/tracepoint_capture.h"
 #include "clock.h"
 #include "disk_space.h"
 #include "held_up.h"
 #include "signal_wait.h"
-#include "spool/writer.h"
 #include "traced_processes.h"
 
 namespace py = pybind11;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "capture/ring_reader.h"
-#include "spool/writer.h"
+#include "capture/spool_writer.h"
 #include "traced_processes.h"
 
 namespace rls {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "capture/live_totals.h"
-#include "spool/writer.h"
+#include "capture/spool_writer.h"
 
 namespace py = pybind11;
 

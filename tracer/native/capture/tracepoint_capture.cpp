@@ -9,8 +9,8 @@
 
 #include "bpf/tp_fields.h"
 #include "capture/btf_capture.h"
+#include "capture/spool_writer.h"
 #include "clock.h"
-#include "spool/writer.h"
 
 namespace rls {
 namespace {

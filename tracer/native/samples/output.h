@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bpf/records.h"
-#include "spool/writer.h"
+#include "capture/spool_writer.h"
 
 namespace rls {
 

@@ -94,13 +94,13 @@ bool ShimGpu::AddStatus(std::uint32_t source, const rls_shim_gpu_status& record)
 
 bool ShimGpu::AddDevice(std::uint32_t source, const rls_shim_gpu_device& record) {
   const std::string bytes(reinterpret_cast<const char*>(&record), sizeof(record));
-  if (told_devices_.count({source, bytes}) != 0) {
+  if (reported_devices_.count({source, bytes}) != 0) {
     ++repeated_;
     return true;
   }
   if (devices_.size() >= kMaxDevices || ++devices_of_[source] > kMaxDevicesEach) return false;
   Intern(record.name);
-  told_devices_.emplace(source, bytes);
+  reported_devices_.emplace(source, bytes);
   devices_.push_back({source, record});
   return true;
 }
@@ -146,8 +146,8 @@ std::int32_t ShimGpu::NameIndex(std::uint64_t hash) const {
   return found == name_index_.end() ? -1 : found->second;
 }
 
-std::vector<ShimGpuTold<rls_shim_gpu_named>> ShimGpu::named() const {
-  std::vector<ShimGpuTold<rls_shim_gpu_named>> reported;
+std::vector<ShimGpuReported<rls_shim_gpu_named>> ShimGpu::named() const {
+  std::vector<ShimGpuReported<rls_shim_gpu_named>> reported;
   for (const auto& [key, record] : named_) reported.push_back({std::get<0>(key), record});
   return reported;
 }

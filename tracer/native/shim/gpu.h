@@ -23,7 +23,7 @@ constexpr std::uint32_t kShimUnknownId = UINT32_MAX;
 
 // What the shim tells rarely, and of which process it is.
 template <typename Record>
-struct ShimGpuTold {
+struct ShimGpuReported {
   std::uint32_t source;
   Record record;
 };
@@ -59,10 +59,10 @@ class ShimGpu {
   // -1: none.
   std::int32_t NameIndex(std::uint64_t hash) const;
   // The first of several that say the same is kept.
-  const std::vector<ShimGpuTold<rls_shim_gpu_status>>& statuses() const { return statuses_; }
-  const std::vector<ShimGpuTold<rls_shim_gpu_device>>& devices() const { return devices_; }
+  const std::vector<ShimGpuReported<rls_shim_gpu_status>>& statuses() const { return statuses_; }
+  const std::vector<ShimGpuReported<rls_shim_gpu_device>>& devices() const { return devices_; }
   // GPUs, contexts and streams: the last name of each.
-  std::vector<ShimGpuTold<rls_shim_gpu_named>> named() const;
+  std::vector<ShimGpuReported<rls_shim_gpu_named>> named() const;
   // By source, what, and kind of CUPTI's: how many, and since when (ns, raw; 0: not known).
   using LostKey = std::tuple<std::uint32_t, std::uint16_t, std::uint32_t>;
   const std::map<LostKey, std::pair<std::uint64_t, std::uint64_t>>& lost() const { return lost_; }
@@ -88,10 +88,10 @@ class ShimGpu {
   std::vector<Extent> extents_;
   std::vector<std::uint64_t> names_;
   std::unordered_map<std::uint64_t, std::int32_t> name_index_;
-  std::vector<ShimGpuTold<rls_shim_gpu_status>> statuses_;
+  std::vector<ShimGpuReported<rls_shim_gpu_status>> statuses_;
   std::map<std::uint32_t, rls_shim_gpu_status> last_status_;  // by source
-  std::vector<ShimGpuTold<rls_shim_gpu_device>> devices_;
-  std::set<std::pair<std::uint32_t, std::string>> told_devices_;
+  std::vector<ShimGpuReported<rls_shim_gpu_device>> devices_;
+  std::set<std::pair<std::uint32_t, std::string>> reported_devices_;
   // How many were reported, by source.
   std::map<std::uint32_t, std::size_t> statuses_of_, devices_of_, named_of_;
   // By source, device of a GPU, context, is_stream, stream.

@@ -43,8 +43,8 @@ py::list Names(const ShimScan& scan) {
   const std::vector<std::string> readable = Demangled(texts);
   py::list names;
   for (std::size_t index = 0; index < readable.size(); ++index) {
-    const bool is_told = scan.Text(scan.gpu().names()[index]) != nullptr;
-    names.append(is_told ? Decoded(readable[index]) : py::object(py::none()));
+    const bool is_reported = scan.Text(scan.gpu().names()[index]) != nullptr;
+    names.append(is_reported ? Decoded(readable[index]) : py::object(py::none()));
   }
   return names;
 }

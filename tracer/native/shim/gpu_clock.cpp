@@ -14,20 +14,20 @@ constexpr std::int64_t kMostJitterNs = 1'000'000;
 
 }  // namespace
 
-void ShimGpuClock::Add(const rls_shim_gpu_clock& reading) { told_.push_back(reading); }
+void ShimGpuClock::Add(const rls_shim_gpu_clock& reading) { reported_.push_back(reading); }
 
 // The clock of CUPTI is the wall clock, unless CUPTI itself says otherwise.
 void ShimGpuClock::Finish() {
   const bool has_own =
-      std::any_of(told_.begin(), told_.end(),
+      std::any_of(reported_.begin(), reported_.end(),
                   [](const rls_shim_gpu_clock& reported) { return IsForeign(reported.cupti_ns); });
-  for (const rls_shim_gpu_clock& reported : told_) {
+  for (const rls_shim_gpu_clock& reported : reported_) {
     const std::uint64_t foreign_ns = has_own ? reported.cupti_ns : reported.realtime_ns;
     // So that the difference of any two fits.
     if (!IsForeign(foreign_ns) || !IsTime(foreign_ns) || IsForeign(reported.monotonic_ns)) continue;
     readings_.push_back({Signed(reported.monotonic_ns), Signed(foreign_ns), reported.width_ns});
   }
-  told_.clear();
+  reported_.clear();
   std::stable_sort(readings_.begin(), readings_.end(), [](const Reading& a, const Reading& b) {
     return a.monotonic_ns < b.monotonic_ns;
   });

@@ -49,7 +49,7 @@ class ShimGpuClock {
   std::int64_t OffsetAt(const Run& run, std::int64_t stamp) const;
   std::int64_t ErrorOf(const Run& run) const;
 
-  std::vector<rls_shim_gpu_clock> told_;
+  std::vector<rls_shim_gpu_clock> reported_;
   std::vector<Reading> readings_;
   std::vector<Run> runs_;
   std::int64_t error_ns_ = 0;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kMaxTexts = 1U << 15;
 constexpr std::size_t kMaxPhases = 256;  // of a thread
-constexpr std::size_t kMaxToldBytes = std::size_t{4} << 20;
-constexpr std::size_t kMaxToldBytesOfAll = std::size_t{64} << 20;
+constexpr std::size_t kMaxReportedBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxReportedBytesOfAll = std::size_t{64} << 20;
 constexpr std::size_t kMaxStarted = 1U << 12;
 constexpr std::size_t kMaxTids = 1U << 12;
 constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 32;  // as the decoder: more are no steps
@@ -62,7 +62,7 @@ void LivePhases::Add(ShimBlockKind kind, std::uint32_t source, std::uint32_t slo
 void LivePhases::Forget(std::uint32_t source) {
   const auto known = sources_.find(source);
   if (known == sources_.end()) return;
-  told_bytes_ -= known->second.told_bytes;
+  reported_bytes_ -= known->second.reported_bytes;
   sources_.erase(known);
 }
 
@@ -128,11 +128,11 @@ std::size_t LivePhases::AddString(Source* source, std::string_view cells) {
 
 // False where there is no room for more.
 bool LivePhases::Tell(Source* source, std::string_view cells) {
-  if (source->told_bytes + cells.size() > kMaxToldBytes ||
-      told_bytes_ + cells.size() > kMaxToldBytesOfAll)
+  if (source->reported_bytes + cells.size() > kMaxReportedBytes ||
+      reported_bytes_ + cells.size() > kMaxReportedBytesOfAll)
     return false;
-  source->told_bytes += cells.size();
-  told_bytes_ += cells.size();
+  source->reported_bytes += cells.size();
+  reported_bytes_ += cells.size();
   source->reported.emplace_back(cells);
   return true;
 }

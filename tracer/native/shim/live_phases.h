@@ -85,7 +85,7 @@ class LivePhases {
     std::map<std::uint32_t, Slot> slots;
     std::unordered_map<std::uint64_t, std::string> texts;
     std::vector<std::string> reported;  // cells of names, devices and the like
-    std::size_t told_bytes = 0;
+    std::size_t reported_bytes = 0;
     // Cells of start/end ranges under way, with the slot that reported them; by id.
     std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::string>> started;
     std::string clock;  // cells reported last
@@ -103,7 +103,7 @@ class LivePhases {
                std::uint32_t depth, Slot* slot) const;
 
   const bool has_sums_;
-  std::size_t told_bytes_ = 0;               // of all sources
+  std::size_t reported_bytes_ = 0;           // of all sources
   std::map<std::uint32_t, Source> sources_;  // by their number; those that have not ended
   std::uint32_t source_count_ = 0;           // that there were
 };

@@ -67,7 +67,7 @@ struct ShimSource {
   std::uint32_t pid;        // as the recorder sees it
   std::uint32_t inner_pid;  // as the process sees it; differs in a pid namespace
   std::uint64_t created_ns;
-  std::uint32_t reader;  // of which life of the memory we are the reader: 1 is the first
+  std::uint32_t reader;  // of which incarnation of the memory we are the reader: 1 is the first
   std::uint32_t reserved;
 };
 

@@ -32,7 +32,7 @@ from rlscope_trace.record.nvml.sampler import (
     WATCHED_INTERVAL_MS,
     CounterSampler,
 )
-from rlscope_trace.record.ray_facts import RaySettings, node_facts, told_facts
+from rlscope_trace.record.ray_facts import RaySettings, node_facts, reported_facts
 from rlscope_trace.record.session import (
     Session,
     prepare_output,
@@ -283,7 +283,7 @@ class Recording:
         kept_from_ns = self._running().kept_from_ns
         raise_lowered()
         # By now those who know have written down whose the processes are.
-        found = {**self._ray_facts, **told_facts(self._settings.ray)}
+        found = {**self._ray_facts, **reported_facts(self._settings.ray)}
         if found:
             self._facts["ray"] = found
         try:

@@ -59,9 +59,9 @@ def node_facts(pids: Iterable[int]) -> dict[str, Any]:
     return facts
 
 
-def told_facts(settings: RaySettings) -> dict[str, Any]:
+def reported_facts(settings: RaySettings) -> dict[str, Any]:
     """Return what was written down of nodes and processes, and which jobs are kept."""
-    facts = {} if settings.reported is None else _told(settings.reported)
+    facts = {} if settings.reported is None else _reported(settings.reported)
     return {**facts, "jobs": list(settings.jobs)} if settings.jobs else facts
 
 
@@ -79,7 +79,7 @@ def _raylet(pid: int) -> dict[str, Any]:
     return {"node": node, "raylet_pid": pid}
 
 
-def _told(path: Path) -> dict[str, Any]:
+def _reported(path: Path) -> dict[str, Any]:
     """Return what was written down; empty where nothing was, or nothing that can be read."""
     try:
         # Under sudo it is the user who names it.

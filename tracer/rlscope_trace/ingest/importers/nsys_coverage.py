@@ -25,7 +25,7 @@ class Found:
     launches: int
     """CUDA calls that launch something on a GPU."""
     has_switches: bool
-    told_processes: frozenset[int]
+    reported_processes: frozenset[int]
     """Whose thread states are known."""
 
 
@@ -43,7 +43,7 @@ def verdicts(file: NsysFile, found: Found) -> dict[str, Verdict]:
 
 def state_verdict(found: Found, process: int) -> Verdict:
     """Return the verdict on the thread states of a process, as Owners numbers it."""
-    if process in found.told_processes:
+    if process in found.reported_processes:
         return True, Fact("nsys_switches")
     if found.has_switches:
         return False, Fact("nsys_switches_unreported")

@@ -40,7 +40,7 @@ def read_recording(source: Source, session: Session, read: Recordings) -> None:
     found = Found(
         launches=sum(int(np.isin(part.columns["kind"], _GIVES_WORK).sum()) for part in calls),
         has_switches=has_switches,
-        told_processes=states.processes if states else frozenset(),
+        reported_processes=states.processes if states else frozenset(),
     )
     shared = verdicts(source.file, found)
     for process in source.owners.processes_of_file(source.index):

@@ -25,7 +25,7 @@ _STATE_OF_NAME = {
 }
 _RUNNING = THREAD_STATES.index("running")
 # Between the end of a thread and the next life of its number, or where a switch is missing.
-_GAP, _UNTOLD = 254, 255
+_GAP, _NO_STATE = 254, 255
 _NO_CPU, _MAX_CPU = -1, (1 << 15) - 1
 
 
@@ -108,7 +108,7 @@ def _state_codes(file: NsysFile, values: NDArray[Any]) -> NDArray[np.uint8]:
     codes = [
         _GAP
         if names.get(value) == "Terminated"
-        else _STATE_OF_NAME.get(names.get(value, ""), _UNTOLD)
+        else _STATE_OF_NAME.get(names.get(value, ""), _NO_STATE)
         for value in unique.tolist()
     ]
     return np.array(codes, dtype=np.uint8)[place]
@@ -117,12 +117,12 @@ def _state_codes(file: NsysFile, values: NDArray[Any]) -> NDArray[np.uint8]:
 def _of_told_processes(source: Source, read: Columns, intervals: Columns) -> NDArray[np.bool_]:
     """Tell which intervals to keep: states of processes that have reported all of theirs."""
     pids = without_tid(intervals["tid"])
-    untold = np.unique(pids[intervals["state"] == _UNTOLD])
-    skipped = np.isin(without_tid(read["tid"]), untold)
+    without_state = np.unique(pids[intervals["state"] == _NO_STATE])
+    skipped = np.isin(without_tid(read["tid"]), without_state)
     if skipped.any():
         source.losses.add(
             "nsys_states_unreported", int(skipped.sum()), record=TABLE,
             first_ns=int(read["start"][skipped].min()),
         )  # fmt: skip
     is_state = intervals["state"] < _GAP
-    return ~np.isin(pids, untold) & is_state & (intervals["start_ns"] < intervals["end_ns"])
+    return ~np.isin(pids, without_state) & is_state & (intervals["start_ns"] < intervals["end_ns"])

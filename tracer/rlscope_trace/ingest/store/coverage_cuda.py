@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.ingest.store.cupti_intervals import (
     IS_TOLD_BY_CUPTI,
-    TOLD_BY_CUPTI,
+    OF_CUPTI,
     create_intervals,
 )
 from rlscope_trace.ingest.store.gil_ranges import life_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from rlscope_trace.ingest.store.probe_facts import CudaTold, ProbeFacts
+    from rlscope_trace.ingest.store.probe_facts import CudaReported, ProbeFacts
     from rlscope_trace.ingest.store.processes import Life
     from rlscope_trace.ingest.writer.coverages import Coverages
 
@@ -50,7 +50,7 @@ def add_cuda_coverage(  # noqa: PLR0913 - one parameter per source
     """
     create_intervals(con)
     latest = _by_process(facts, lives)
-    cupti = {process_id for (process_id,) in con.execute(TOLD_BY_CUPTI).fetchall()}
+    cupti = {process_id for (process_id,) in con.execute(OF_CUPTI).fetchall()}
     probed = _Probed(facts, lives, lacking)
     rows = {
         process_id: probed.coverage(process_id, one)
@@ -94,7 +94,7 @@ class _Probed:
             if life is not None:
                 self._first_reported_ns[life.process_id] = reported.ts_ns
 
-    def coverage(self, process_id: int, reported: CudaTold | None) -> KindCoverage:
+    def coverage(self, process_id: int, reported: CudaReported | None) -> KindCoverage:
         """Return whether the calls of a process were recorded, and how or why not."""
         if reported is not None and reported.state == "failed":
             fact = Fact("cuda_files_not_probed", detail=reported.reason)
@@ -103,7 +103,7 @@ class _Probed:
         facts = (*self._lacking, *([late] if late else []), *_how("cuda_probed", reported))
         return KindCoverage(process_id, _CALLS, True, facts)
 
-    def beside_cupti(self, reported: CudaTold | None) -> list[Fact]:
+    def beside_cupti(self, reported: CudaReported | None) -> list[Fact]:
         """Return what is said of a process that CUPTI reported on, too."""
         return _how("cuda_probed_beside", reported)
 
@@ -124,9 +124,9 @@ class _Probed:
         return Fact("cuda_calls_late", ts_ns=since_ns)
 
 
-def _by_process(facts: ProbeFacts, lives: Sequence[Life]) -> dict[int, CudaTold]:
+def _by_process(facts: ProbeFacts, lives: Sequence[Life]) -> dict[int, CudaReported]:
     """Return what was said last of each process; of a fork that was never looked at, its parent."""
-    latest: dict[int, CudaTold] = {}
+    latest: dict[int, CudaReported] = {}
     for reported in sorted(facts.cuda, key=lambda one: one.ts_ns):
         life = life_of(lives, reported.pid, reported.ts_ns)
         if life is not None:
@@ -137,7 +137,7 @@ def _by_process(facts: ProbeFacts, lives: Sequence[Life]) -> dict[int, CudaTold]
     return latest
 
 
-def _how(code: str, reported: CudaTold | None) -> list[Fact]:
+def _how(code: str, reported: CudaReported | None) -> list[Fact]:
     files, blind = (reported.files, reported.blind) if reported is not None else ((), ())
     facts = [Fact(code, _names(files) if files else "CUDA's libraries")]
     if blind:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rlscope_analysis.schema.facts.fact import Fact, fact_of
 from rlscope_analysis.schema.vocabulary import LAYER_COVERAGE, PYTHON_RANGES
 from rlscope_trace.ingest.store.coverage_cuda import add_cuda_coverage
-from rlscope_trace.ingest.store.coverage_rows import NOT_TOLD
+from rlscope_trace.ingest.store.coverage_rows import NOT_REPORTED
 from rlscope_trace.ingest.store.gil_ranges import life_of
 from rlscope_trace.ingest.writer.coverages import Coverages, KindCoverage
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MESSAGES = ("early_message:socket", "early_message:pipe")
 _CALL_LAYERS = ("simulator", "backend", "cuda_api")
-_Told = TypeVar("_Told")
+_Reported = TypeVar("_Reported")
 
 
 def add_event_coverage(
@@ -64,7 +64,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[KindCovera
             "native_call", "cpu_sample", "wait", "gil_release", "other_run", "cpu_quota_wait",
             *_MESSAGES,
         )  # fmt: skip
-        return [KindCoverage(None, kind, False, (NOT_TOLD,)) for kind in kinds]
+        return [KindCoverage(None, kind, False, (NOT_REPORTED,)) for kind in kinds]
     reasons = {kind: fact_of(why) for kind, why in (reported.get("not_measured") or {}).items()}
     missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
     has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
@@ -166,17 +166,17 @@ def processes_with(reported: Sequence[tuple[int, int]], lives: Sequence[Life]) -
     return sorted(found)
 
 
-def _inherit(reported: dict[int, _Told], life: Life) -> None:
+def _inherit(reported: dict[int, _Reported], life: Life) -> None:
     """Say of a fork what was reported of its parent: it runs the same."""
     if life.parent_process_id in reported:
         reported[life.process_id] = reported[life.parent_process_id]
 
 
 def _by_process(
-    lives: Sequence[Life], reported: Sequence[tuple[int, int, _Told]]
-) -> dict[int, _Told]:
+    lives: Sequence[Life], reported: Sequence[tuple[int, int, _Reported]]
+) -> dict[int, _Reported]:
     """Return by process_id what was reported last, of those reported by pid and time."""
-    latest: dict[int, _Told] = {}
+    latest: dict[int, _Reported] = {}
     for pid, ts_ns, what in sorted(reported, key=lambda one: one[1]):
         life = life_of(lives, pid, ts_ns)
         if life is not None:

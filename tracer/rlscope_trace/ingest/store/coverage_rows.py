@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-NOT_TOLD = Fact("not_reported")
+NOT_REPORTED = Fact("not_reported")
 _OPERATION = "operation"
 
 
@@ -60,7 +60,7 @@ def _kept(session: Mapping[str, object]) -> tuple[Fact, ...]:
 def verdict_of(reported: object) -> tuple[bool, tuple[Fact, ...]]:
     """Return whether the recorder measured something, and how or why not, as it noted that."""
     if not isinstance(reported, dict):
-        return False, (NOT_TOLD,)
+        return False, (NOT_REPORTED,)
     fact = fact_of(reported.get("fact"))
     return reported.get("measured") is True, () if fact is None else (fact,)
 

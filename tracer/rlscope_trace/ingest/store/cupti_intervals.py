@@ -18,7 +18,7 @@ IS_TOLD_BY_CUPTI = """EXISTS (
   WHERE k.process_id = t.process_id AND c.end_ns > k.start_ns AND c.start_ns < k.end_ns
 )"""
 # The processes of which CUPTI reported calls, whether there were any or not.
-TOLD_BY_CUPTI = "SELECT process_id FROM cupti_interval"
+OF_CUPTI = "SELECT process_id FROM cupti_interval"
 
 # process_id, time (ns), whether CUPTI tells of calls from then on, whether CUDA had begun before.
 _Status = tuple[int, int, bool, bool]

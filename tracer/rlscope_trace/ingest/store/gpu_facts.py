@@ -145,7 +145,7 @@ class GpuFacts:
         return 0 if status is None else int(status["ts_ns"])
 
     def _process(self, source: int, ts_ns: int) -> int | None:
-        life = self._lives.process_told(self._pids[source], ts_ns)
+        life = self._lives.process_reported(self._pids[source], ts_ns)
         return None if life is None else life.process_id
 
     def _status_rows(self) -> Iterator[tuple[Any, ...]]:

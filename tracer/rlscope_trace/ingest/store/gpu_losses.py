@@ -89,8 +89,8 @@ def _reported(scan: ShimScan, facts: GpuFacts) -> Iterator[TraceStat]:
     counts: dict[tuple[int, int], tuple[int, int]] = {}
     for number, what, activity, count, first_ns in shim_gpu_lost(scan):
         before, since_ns = counts.get((what, activity), (0, 0))
-        told_ns = 0 if facts.has_other_clock(number) else first_ns
-        earliest = min((ns for ns in (since_ns, told_ns) if ns), default=0)
+        reported_ns = 0 if facts.has_other_clock(number) else first_ns
+        earliest = min((ns for ns in (since_ns, reported_ns) if ns), default=0)
         # No process has so many: the number is damaged, and a column would not hold it.
         counts[what, activity] = (min(before + count, INT64_MAX), earliest)
     for (what, activity), (count, since_ns) in _fewest(counts).items():

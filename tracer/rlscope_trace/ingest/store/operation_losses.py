@@ -21,7 +21,7 @@ class Cuts:
     damaged: int = 0
     too_late: int = 0
     misplaced: int = 0
-    told_too_often: int = 0
+    reported_too_often: int = 0
     crossing_count: int = 0
     first_crossing_ns: int = 0
 
@@ -51,7 +51,7 @@ def _dropped(losses: Mapping[str, int], cuts: Cuts) -> Iterator[TraceStat]:
     yield TraceStat("operations_damaged", losses["damaged"] + cuts.damaged)
     yield TraceStat("operation_too_late", cuts.too_late)
     yield TraceStat("marks_too_many", losses["too_many"])
-    yield TraceStat("names_reported_too_often", cuts.told_too_often)
+    yield TraceStat("names_reported_too_often", cuts.reported_too_often)
 
 
 def _refused(losses: Mapping[str, int]) -> Iterator[TraceStat]:

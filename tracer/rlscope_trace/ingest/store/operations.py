@@ -120,7 +120,7 @@ class OperationWriter:
         progress("operations", total, total)
         if self._kept_from_ns:
             self._cuts.began_before = 0
-        self._cuts.told_too_often = self._python_names.left_out + self._phase_failures.left_out
+        self._cuts.reported_too_often = self._python_names.left_out + self._phase_failures.left_out
         return Operations(
             losses=shim_stats(self._scan.losses(), self._cuts),
             processes=self._lives.process_ids(),

@@ -58,7 +58,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
-class CudaTold:
+class CudaReported:
     """What became of the CUDA libraries of a process, at an instant."""
 
     pid: int
@@ -91,7 +91,7 @@ class ProbeFacts:
     """pid and time, of processes whose memory or files did not answer: nobody looked further."""
     titles: list[tuple[int, int, str]] = field(default_factory=list)
     """pid, time, and what ps would have shown then."""
-    cuda: list[CudaTold] = field(default_factory=list)
+    cuda: list[CudaReported] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
     """Addresses that were not probed, by the reason."""
     unscanned: list[tuple[int, int]] = field(default_factory=list)
@@ -170,7 +170,7 @@ def _take_of_process(facts: ProbeFacts, line: Mapping[str, Any]) -> None:
             title = _text(line, "title")
             facts.titles.append((_number(line, "pid"), _number(line, "ts_ns"), title))
         case "cuda":
-            facts.cuda.append(_cuda_told(line))
+            facts.cuda.append(_cuda_reported(line))
         case _:
             _take_of_recording(facts, line)
 
@@ -233,8 +233,8 @@ def _interpreter(line: Mapping[str, Any]) -> Interpreter:
     )
 
 
-def _cuda_told(line: Mapping[str, Any]) -> CudaTold:
-    return CudaTold(
+def _cuda_reported(line: Mapping[str, Any]) -> CudaReported:
+    return CudaReported(
         pid=_number(line, "pid"),
         ts_ns=_number(line, "ts_ns"),
         state=_text(line, "state"),

@@ -24,15 +24,15 @@ MAX_NAMES = 1 << 17
 _MAX_GENERATIONS = 8
 
 # pid of the process that reported it, when, the id that has the name, the name.
-_Told = tuple[int, int, int, str]
+_Reported = tuple[int, int, int, str]
 
 
 class PythonNames:
     """The names of one recording."""
 
     def __init__(self) -> None:
-        self._processes: list[_Told] = []
-        self._threads: list[_Told] = []
+        self._processes: list[_Reported] = []
+        self._threads: list[_Reported] = []
         self.left_out = 0
         """Names beyond the first MAX_NAMES."""
 
@@ -111,7 +111,7 @@ class _Begun:
         ]
 
 
-def _time(reported: _Told) -> int:
+def _time(reported: _Reported) -> int:
     return reported[1]
 
 

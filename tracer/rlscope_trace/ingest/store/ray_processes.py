@@ -50,18 +50,18 @@ class RayProcesses:
 
     def __init__(self, reported: object, con: duckdb.DuckDBPyConnection) -> None:
         """Take the facts of a session; what is not of their shape is left out."""
-        self._told: dict[str, Any] = reported if isinstance(reported, dict) else {}
-        rows = self._told.get("processes")
+        self._reported: dict[str, Any] = reported if isinstance(reported, dict) else {}
+        rows = self._reported.get("processes")
         by_pid = {
             row["pid"]: row
             for row in (rows[:_MOST_ROWS] if isinstance(rows, list) else ())
             if isinstance(row, dict) and type(row.get("pid")) is int and row.get("kind") in _KINDS
         }
         self._processes: dict[int, _Process] = {}
-        raylet = self._told.get("raylet_pid")
+        raylet = self._reported.get("raylet_pid")
         lives = con.execute(
             "SELECT process_id, pid FROM process WHERE pid IS NOT NULL ORDER BY process_id"
-        ).fetchall() if self._told else []  # fmt: skip
+        ).fetchall() if self._reported else []  # fmt: skip
         # Of several that had the pid the last one counts: the cluster tells of now.
         last = {pid: process_id for process_id, pid in lives}
         for process_id, pid in lives:
@@ -77,7 +77,7 @@ class RayProcesses:
 
     def write(self, trace: TraceWriter, tasks: RayTasks) -> None:
         """Fill both tables."""
-        node = self._told.get("node")
+        node = self._reported.get("node")
         if isinstance(node, dict) and _text(node.get("node_id")):
             is_head = node.get("is_head")
             row = (

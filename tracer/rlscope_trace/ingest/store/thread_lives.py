@@ -94,14 +94,14 @@ class ThreadLives:
         """Return the process that had this id at an instant, or did when it was first seen."""
         return _at(self._processes.get(pid, []), ts_ns)
 
-    def process_told(self, pid: int, ts_ns: int) -> Life | None:
+    def process_reported(self, pid: int, ts_ns: int) -> Life | None:
         """Return the process that reported something, perhaps just after its trace had ended."""
         lives = self._processes.get(pid, [])
         return _at(lives, ts_ns) or (lives[-1] if lives else None)
 
     def has_other_clock(self, pid: int, ts_ns: int) -> bool:
         """Tell whether the process that reported something did so by another clock than ours."""
-        life = self.process_told(pid, ts_ns)
+        life = self.process_reported(pid, ts_ns)
         return life is not None and life.process_id in self._other_clocks
 
     def is_by_other_clock(self, process_id: int) -> bool:

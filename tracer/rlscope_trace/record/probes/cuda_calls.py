@@ -44,7 +44,7 @@ class _File:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """What has been said of a process."""
 
     state: str
@@ -78,7 +78,7 @@ class CudaCalls:
         if not process.cuda_files or self._calls.is_given_up:
             return
         if not self._is_wanted(process):
-            self._tell(process, _Told("left"))
+            self._tell(process, _Reported("left"))
             return
         is_new = any(key not in self._files for key in process.cuda_files)
         if (changed or is_new) and self._calls.refuses(process):
@@ -125,10 +125,10 @@ class CudaCalls:
             os.close(module.fd)
         return file
 
-    def _tell(self, process: Process, reported: _Told) -> None:
-        if process.cuda_told == reported:
+    def _tell(self, process: Process, reported: _Reported) -> None:
+        if process.cuda_reported == reported:
             return
-        process.cuda_told = reported
+        process.cuda_reported = reported
         self._log.append(
             "cuda", pid=process.pid, ts_ns=time.monotonic_ns(), state=reported.state,
             files=reported.files, blind=reported.blind, reason=reported.reason,
@@ -166,10 +166,10 @@ def _candidates(process: Process) -> dict[FileKey, Mapping]:
     return found
 
 
-def _summary(found: list[_File]) -> _Told:
+def _summary(found: list[_File]) -> _Reported:
     reasons = [f"{file.name}: {file.reason}" for file in found if file.reason]
     probed = sorted({file.name for file in found if file.is_probed})
-    return _Told(
+    return _Reported(
         "probed" if probed else "failed",
         probed,
         sorted({file.name for file in found if file.is_blind}),

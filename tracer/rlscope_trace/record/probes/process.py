@@ -117,7 +117,7 @@ class Process:
     cpu_ns: int = 0
     cuda_files: dict[FileKey, Mapping] = field(default_factory=dict)
     """Those that may hold functions of the CUDA API: probes.cuda_calls."""
-    cuda_told: object = None
+    cuda_reported: object = None
     """What has been written down of them."""
     has_other_clock: bool = False
     """It has been written down that its clock is not ours."""
@@ -168,7 +168,7 @@ class Process:
         if space.stack_start != self._space.stack_start:
             self.interpreter = None
             self.mappings = ()
-            self.cuda_told = self.expects_cupti = None
+            self.cuda_reported = self.expects_cupti = None
             self.has_nvtx_package = self.has_other_clock = False
         if space != self._space or not space.size_bytes:
             self._reread_ns = 0

@@ -1,4 +1,4 @@
-#include "spool/writer.h"
+#include "capture/spool_writer.h"
 
 #include <fcntl.h>
 #include <unistd.h>
