@@ -112,12 +112,12 @@ def _install_phases(lines: list[str]) -> None:
     if folder not in sys.path:
         sys.path.append(folder)
     try:
-        import rlscope_phases
+        from rlscope_phases import starting
     except ImportError:
         sys.path.remove(folder)
         lines.append("auto=the package rlscope_phases is not installed beside the shim")
         return
-    status = rlscope_phases.install()
+    status = starting.install()
     lines.append("auto=installed" if status in ("waiting", "on") else f"auto={status}")
     # Nobody reads marks yet.
     failures = sys.modules.get("rlscope_phases.failures")

@@ -18,9 +18,9 @@ def _start_phases():
     if os.environ.get("RLSCOPE_AUTO") != "1":
         return
     try:
-        import rlscope_phases
+        from rlscope_phases import starting
 
-        rlscope_phases.start()
+        starting.start()
     except Exception as error:
         # A program without phases is better than one that is disturbed.
         _report_absence("not_started\t" + repr(error))

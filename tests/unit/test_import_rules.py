@@ -325,6 +325,22 @@ def test_no_rooms_of_c_code_use_each_other() -> None:
         pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
 
 
+def test_no_folders_of_c_code_use_each_other() -> None:
+    """A header of a folder above is everybody's: it is in no folder that uses another."""
+    used: dict[str, set[str]] = {}
+    for room, others in used_rooms().items():
+        folder = room.rpartition("/")[0]
+        used.setdefault(folder, set()).update(other.rpartition("/")[0] for other in others)
+    folders = {
+        folder: {other for other in others if not f"{folder}/".startswith(f"{other}/")}
+        for folder, others in used.items()
+    }
+    try:
+        graphlib.TopologicalSorter(folders).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
 def used_files(package: Path) -> dict[str, set[str]]:
     """Return which modules of a package each of them imports, also inside functions."""
     modules = {
@@ -333,11 +349,12 @@ def used_files(package: Path) -> dict[str, set[str]]:
         if path.suffix == ".py"
     }
     names = {name.removesuffix(".__init__"): name for name in modules}
+    native = {f"{package.name}.{path.stem}" for path in package.glob("*.pyi")}
     used: dict[str, set[str]] = {}
     for name, path in modules.items():
         imported = {
             names.get(module) or names.get(module.rpartition(".")[0])
-            for module in imported_modules(path)
+            for module in set(imported_modules(path)) - native
         }
         used[name] = {other for other in imported if other is not None} - {name}
     return used
@@ -345,11 +362,8 @@ def used_files(package: Path) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_no_python_files_import_each_other(package: Path) -> None:
-    used = {
-        name: others - {f"{package.name}.__init__"} for name, others in used_files(package).items()
-    }
     try:
-        graphlib.TopologicalSorter(used).prepare()
+        graphlib.TopologicalSorter(used_files(package)).prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
 

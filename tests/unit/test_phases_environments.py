@@ -271,8 +271,8 @@ def test_late_installation_hooks_what_is_there(harness: Harness, gymnasium: Path
         PROGRAM + "import sys\n"
         "env = TimeLimit(Count()); env.reset(); env.step(1)\n"
         f"sys.path.insert(0, {str(harness.folder)!r})\n"
-        "import rlscope_phases\n"
-        "assert rlscope_phases.install() == 'on', rlscope_phases.status\n"
+        "from rlscope_phases import starting\n"
+        "assert starting.install() == 'on', starting.rlscope_phases.status\n"
         "for _ in range(9): env.step(1)\n"
     )
     environment_off = "import os, runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"

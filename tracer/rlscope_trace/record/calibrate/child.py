@@ -172,7 +172,7 @@ def _hooked(folder: str) -> Callable[[], None]:
     sys.path.insert(0, folder)
     phases = importlib.import_module("rlscope_phases")
     core = importlib.import_module("rlscope_phases.core")
-    phases.start()
+    importlib.import_module("rlscope_phases.starting").start()
     if not importlib.import_module("rlscope_phases.listener").is_on():
         raise RuntimeError(phases.status)
     hook: Callable[[], None] = core.native.Hook(_nothing, core.STEP)
