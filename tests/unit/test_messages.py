@@ -11,7 +11,7 @@ import pytest
 
 from rlscope_analysis.errors import TraceError
 from rlscope_trace.cli import messages
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import Said, TracerError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +57,9 @@ def test_several_findings_are_a_line_each(capsys: pytest.CaptureFixture[str]) ->
         "warning: one", "warning: two\\nthree",
         "hint: mend", "hint: a\\nerror: forged\\r\\x1b[31m\\u2028hint: rm", "",
     ]  # fmt: skip
+
+
+def test_what_a_command_said_is_read_back_by_its_words() -> None:
+    words = "recording\nerror: a: b\nhint: sudo x\nwarning: half\nerror: c\nhints: no\n"
+    said = Said.of(words)
+    assert (said.errors, said.hints, said.warnings) == (["a: b", "c"], ["sudo x"], ["half"])

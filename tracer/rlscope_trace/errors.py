@@ -1,8 +1,14 @@
 """The errors a user can meet: what happened, a hint that mends it, and the exit code."""
 
+from __future__ import annotations
+
 import errno
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # How a private folder is named, which says nothing to a user.
 _PRIVATE_PATH = re.compile(r"/proc/self/fd/\d+/")
@@ -86,3 +92,22 @@ def reason_of(error: BaseException) -> str:
         return error.strerror
     words = str(error).partition("\n")[0] or type(error).__name__
     return _PRIVATE_PATH.sub("", words)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command of ours said on stderr, by the words before the colon."""
+
+    errors: list[str]
+    hints: list[str]
+    warnings: list[str]
+
+    @classmethod
+    def of(cls, words: str) -> Said:
+        """Take apart what a process of ours wrote; what has no such word is left out."""
+        lines = [line.partition(": ") for line in words.split("\n")]
+        errors, hints, warnings = (
+            [text for kind, _, text in lines if kind == wanted]
+            for wanted in ("error", "hint", "warning")
+        )
+        return cls(errors, hints, warnings)

@@ -22,7 +22,7 @@ from rlscope_analysis.wording import count_of
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import AnswerFormat, FormatOption, render
 from rlscope_trace.cli.output import write_stdout
-from rlscope_trace.errors import OutputExistsError, TracerError, UsageError
+from rlscope_trace.errors import OutputExistsError, Said, TracerError, UsageError
 from rlscope_trace.fleet.bucket import Bucket, store_of
 from rlscope_trace.fleet.coordinator import Fleet, Plan
 from rlscope_trace.fleet.manifest import keep_partials, manifest_of, write_manifest
@@ -279,9 +279,8 @@ class Running:
                 hint = one.remedy or f"its recorder saves by itself: look for {place} there"
                 messages.warning(f"{one.name} has no trace: {one.problem}", hint)
                 continue
-            for line in ended.words.splitlines():
-                if line.startswith("warning: "):
-                    messages.say(f"{one.name}: {line}")
+            for warning in Said.of(ended.words).warnings:
+                messages.say(f"{one.name}: warning: {warning}")
 
 
 class Stop:

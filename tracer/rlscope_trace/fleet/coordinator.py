@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rlscope_trace import __version__
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import Said, TracerError
 from rlscope_trace.fleet.clock_link import TOKEN_BYTES
 from rlscope_trace.fleet.errors import LostError, PendingError
 from rlscope_trace.fleet.keeper import Ended, Keeper, NodeFacts, Order, Started
@@ -440,6 +440,5 @@ def identity_of(known: Known, node: Node, cluster: Cluster) -> str:
 
 
 def _last_line(words: str) -> str:
-    lines = [line for line in words.strip().splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error: ")]
-    return (errors or lines or [""])[-1].removeprefix("error: ")
+    lines = [line for line in words.splitlines() if line.strip()]
+    return (Said.of(words).errors or lines or [""])[-1]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_trace.errors import TracerError
+from rlscope_trace.errors import Said, TracerError
 from rlscope_trace.installed import own_command, require_recorder
 from rlscope_trace.procfs import is_running
 from rlscope_trace.record.lease import renew
@@ -233,13 +233,9 @@ def _words(folder: Path) -> bytes:
 
 def _error_of(words: bytes) -> TracerError:
     """Return what a recorder that did not start said of it."""
-    lines = words.decode("utf-8", "replace").splitlines()
-    errors, hints = (
-        [line.removeprefix(kind) for line in lines if line.startswith(kind)]
-        for kind in ("error: ", "hint: ")
-    )
-    why = "; ".join(errors) or "the recorder ended without a word"
-    return TracerError(why, hint=hints[0] if hints else None)
+    said = Said.of(words.decode("utf-8", "replace"))
+    why = "; ".join(said.errors) or "the recorder ended without a word"
+    return TracerError(why, hint=said.hints[0] if said.hints else None)
 
 
 def _recover(output: Path, patience_s: float) -> str:

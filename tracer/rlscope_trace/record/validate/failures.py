@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace.errors import (
     CommandNotExecutableError,
     CommandNotFoundError,
+    Said,
     TracerError,
     UsageError,
 )
@@ -49,19 +50,12 @@ def program_failed(
 
 def recorder_failed(words: str, code: int) -> TracerError:
     """Return the recorder's own error as ours."""
-    reported = {
-        level: [
-            line.removeprefix(f"{level}: ")
-            for line in words.split("\n")
-            if line.startswith(f"{level}: ")
-        ]
-        for level in ("error", "hint")
-    }
+    said = Said.of(words)
     kind = UsageError if code == _USAGE_EXIT else TracerError
-    messages = reported["error"] or [
+    messages = said.errors or [
         f"the run gave no result: {words.strip()[-400:] or 'no word of why'}"
     ]
-    return kind(*messages, hint=reported["hint"] or "rlscope-trace doctor")
+    return kind(*messages, hint=said.hints or "rlscope-trace doctor")
 
 
 def not_started(name: str, number: int) -> UsageError:
