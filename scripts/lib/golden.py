@@ -13,6 +13,8 @@ import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from golden_inputs import make
+
 from rlscope_analysis.catalog import describe
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.trace import open_trace
@@ -136,12 +138,16 @@ def main() -> None:
     """Do what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, first, second in (("record", "inputs", "out"), ("compare", "before", "after")):
+    for name, *arguments in (
+        ("inputs", "out"), ("record", "inputs", "out"), ("compare", "before", "after"),
+    ):  # fmt: skip
         command = commands.add_parser(name)
-        command.add_argument(first, type=Path)
-        command.add_argument(second, type=Path)
+        for argument in arguments:
+            command.add_argument(argument, type=Path)
     asked = parser.parse_args()
-    if asked.command == "record":
+    if asked.command == "inputs":
+        make(asked.out)
+    elif asked.command == "record":
         record(asked.inputs, asked.out)
     elif compare(asked.before, asked.after):
         raise SystemExit(1)
