@@ -13,7 +13,7 @@ WORKLOADS = REPOSITORY / "tests" / "workloads"
 # Each ends the recorder where a spool would become a trace; what it recorded stays.
 KILL = "kill -9 $PPID"
 # A ring that nobody empties is full at once: the second run has losses before it and after.
-STALL = "kill -STOP $PPID; {program} --round-trips 100000; kill -CONT $PPID; sleep 1; {program} --round-trips 1000; " + KILL
+STALL = f"kill -STOP $PPID; {{program}}100000; kill -CONT $PPID; sleep 1; {{program}}1000; {KILL}"
 
 
 def make(out: Path) -> None:
@@ -29,7 +29,7 @@ def make(out: Path) -> None:
         f"{python} {WORKLOADS}/planted_gpu.py streams 40; {KILL}",
         **cuda_fakes.environment(),
     )
-    pairs = f"{python} {WORKLOADS}/pingpong.py"
+    pairs = f"{python} {WORKLOADS}/pingpong.py --round-trips "
     _record(out / "losses.spool", STALL.format(program=pairs), "--ring-mib=1")
     for name in ("kineto/alexnet.json.gz", "kineto/triton_example.json.gz", "nsys/mock.sqlite"):
         shutil.copy(REPOSITORY / "tests/data" / name, out)
@@ -38,7 +38,10 @@ def make(out: Path) -> None:
 def _record(spool: Path, shell: str, *options: str, **variables: str) -> None:
     trace = spool.with_suffix(".duckdb")
     subprocess.run(
-        [sys.executable, "-m", "rlscope_trace", "-o", str(trace), *options, "--", "sh", "-c", shell],
+        [
+            sys.executable, "-m", "rlscope_trace", "-o", str(trace), *options,
+            "--", "sh", "-c", shell,
+        ],
         env={**os.environ, **variables}, check=False,
     )  # fmt: skip
     Path(f"{trace}.spool").rename(spool)

@@ -24,18 +24,33 @@ _BROKEN = {
         )""",
     "an edge from the GPU begins where no activity ends": """
         SELECT count(*) FROM flow AS f
-        WHERE f.from_kind = 'gpu' AND NOT EXISTS (
+        WHERE f.from_kind = 'gpu' AND f.kind <> 'collective' AND NOT EXISTS (
           FROM gpu_activity AS a
           WHERE a.process_id = f.from_process_id AND a.end_ns = f.from_ns AND a.kind <> 'sync'
             AND a.device_id = f.from_device_id AND a.stream_id IS NOT DISTINCT FROM f.from_stream_id
         )""",
     "an edge to the GPU ends where no activity begins": """
         SELECT count(*) FROM flow AS f
-        WHERE f.to_thread_id IS NULL AND NOT EXISTS (
+        WHERE f.to_thread_id IS NULL AND f.kind <> 'collective' AND NOT EXISTS (
           FROM gpu_activity AS a
           WHERE a.process_id = f.to_process_id AND a.start_ns = f.to_ns AND a.kind <> 'sync'
             AND a.device_id IS NOT DISTINCT FROM f.to_device_id
             AND a.stream_id IS NOT DISTINCT FROM f.to_stream_id
+        )""",
+    "an edge of a collective begins where no activity begins": """
+        SELECT count(*) FROM flow AS f
+        WHERE f.kind = 'collective' AND NOT EXISTS (
+          FROM gpu_activity AS a
+          WHERE a.process_id = f.from_process_id AND a.start_ns = f.from_ns AND a.kind = 'kernel'
+            AND a.device_id = f.from_device_id AND a.stream_id IS NOT DISTINCT FROM f.from_stream_id
+        )""",
+    "an edge of a collective ends where no activity of another process ends": """
+        SELECT count(*) FROM flow AS f
+        WHERE f.kind = 'collective' AND NOT EXISTS (
+          FROM gpu_activity AS a
+          WHERE a.process_id = f.to_process_id AND a.end_ns = f.to_ns AND a.kind = 'kernel'
+            AND a.device_id = f.to_device_id AND a.stream_id IS NOT DISTINCT FROM f.to_stream_id
+            AND f.to_process_id <> f.from_process_id
         )""",
     "a wakeup has no edge, or more than one": """
         SELECT abs(

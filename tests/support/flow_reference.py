@@ -51,7 +51,7 @@ class Reference:
     def edges(self) -> Counter[tuple[Any, ...]]:
         return Counter([
             *self._wakeups(), *self._messages(), *self._launches(), *self._streams(),
-            *self._events(), *self._syncs(),
+            *self._events(), *self._syncs(), *self._collectives(),
         ])  # fmt: skip
 
     def _rows(self, table: str) -> list[Row]:
@@ -206,6 +206,20 @@ class Reference:
                     )
                 )  # fmt: skip
         yield from found
+
+    def _collectives(self) -> Iterator[tuple[Any, ...]]:
+        parts = self._rows("gpu_collective")
+        for number in {part["collective_id"] for part in parts}:
+            together = [part for part in parts if part["collective_id"] == number]
+            last = max(together, key=lambda part: (part["start_ns"], part["process_id"]))
+            for part in together:
+                others = part["process_id"] != last["process_id"]
+                if others and last["start_ns"] <= part["end_ns"]:
+                    yield edge(
+                        kind="collective", from_kind="gpu", **_end_on(last, "from"),
+                        from_ns=last["start_ns"], **_end_on(part, "to"), to_ns=part["end_ns"],
+                        correlation_id=part["correlation_id"],
+                    )  # fmt: skip
 
     def _syncs(self) -> Iterator[tuple[Any, ...]]:
         waiting = [

@@ -148,6 +148,7 @@ class TraceBuilder:
     _cuda_calls: list[tuple[int, int, int, str, str, int | None]] = field(default_factory=list)
     _activities: list[dict[str, Any]] = field(default_factory=list)
     _event_waits: list[tuple[object, ...]] = field(default_factory=list)
+    _collectives: list[tuple[object, ...]] = field(default_factory=list)
     _devices: list[tuple[object, ...]] = field(default_factory=list)
     _counters: list[tuple[object, ...]] = field(default_factory=list)
     _os_counters: list[tuple[object, ...]] = field(default_factory=list)
@@ -405,6 +406,19 @@ class TraceBuilder:
             )
         )  # fmt: skip
 
+    def collective(
+        self, collective_id: int, process_id: int, start_ns: int, end_ns: int, *,
+        stream_id: int | None = 7, device_id: int = 0, correlation_id: int | None = None,
+    ) -> None:  # fmt: skip
+        """Say that an activity is the part of a process in a collective."""
+        self._collectives.append(
+            (
+                collective_id, self._string_id("allreduce"), self._string_id("0"),
+                collective_id, process_id, device_id, stream_id,
+                start_ns, end_ns, correlation_id,
+            )
+        )  # fmt: skip
+
     def device(
         self, device_id: int, name: str = "GPU", host: str = "host", uuid: str | None = None
     ) -> None:
@@ -516,6 +530,7 @@ class TraceBuilder:
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
             ("gpu_event_wait", self._event_waits),
+            ("gpu_collective", self._collectives),
             ("gpu_device", self._devices),
             ("gpu_status", self._gpu_statuses),
             ("counter", self._counters),

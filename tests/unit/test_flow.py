@@ -319,6 +319,42 @@ def test_a_stream_goes_on_where_an_event_of_another_was_due(builder: TraceBuilde
     ]  # fmt: skip
 
 
+def test_who_begins_a_collective_last_lets_all_others_end(builder: TraceBuilder) -> None:
+    processes = [builder.process(pid=pid) for pid in (1, 2, 3)]
+    for process, start, end in zip(processes, (10, 40, 20), (50, 55, 51), strict=True):
+        builder.gpu_activity(process, start, end, correlation_id=process)
+        builder.collective(1, process, start, end, correlation_id=process)
+    columns = "from_process_id, from_kind, from_ns, to_process_id, to_thread_id, to_ns"
+    assert rows(builder, f"{columns}, correlation_id", "kind = 'collective'") == [
+        (2, "gpu", 40, 1, None, 50, 1), (2, "gpu", 40, 3, None, 51, 3)
+    ]  # fmt: skip
+
+
+def test_a_row_that_is_there_twice_makes_no_edge_more(builder: TraceBuilder) -> None:
+    for process in (builder.process(pid=1), builder.process(pid=2)):
+        builder.gpu_activity(process, 10 * process, 30)
+        for _ in range(2):
+            builder.collective(1, process, 10 * process, 30)
+    assert rows(builder, "from_process_id, to_process_id") == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found"), [("0ns", "80ns", 1), ("45ns", "80ns", 0), ("0ns", "45ns", 0)]
+)
+def test_a_window_has_collectives_that_begin_and_end_in_it(
+    tmp_path: Path, start: str, end: str, found: int
+) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.coverage("gpu_activity")
+    for process in (builder.process(pid=1, end_ns=100), builder.process(pid=2, end_ns=100)):
+        # The last to begin does so at 40, the other ends at 60.
+        builder.gpu_activity(process, 20 * process, 60)
+        builder.collective(1, process, 20 * process, 60)
+    with rlscope_analysis.open(builder.write(), start=start, end=end) as trace:
+        edges = trace.sql("SELECT from_ns, to_ns FROM flow WHERE kind = 'collective'").fetchall()
+    assert edges == [(40, 60)] * found
+
+
 def test_edges_of_an_imported_export(tmp_path: Path) -> None:
     shutil.copy(DATA / "nsys" / "mock.sqlite", tmp_path)
     trace = nsys_builder.imported(tmp_path / "mock.sqlite").report.output

@@ -129,6 +129,28 @@ def test_edges_of_events_are_those_that_a_search_finds(events: list[dict[str, An
         assert_edges_are_found(connection)
 
 
+# Of each process that takes part when it begins, and how long it lasts.
+COLLECTIVE = st.dictionaries(st.integers(1, 4), st.tuples(INSTANTS, LENGTHS), min_size=1)
+
+
+@given(st.lists(COLLECTIVE, min_size=1, max_size=4))
+@settings(max_examples=25, deadline=None)
+def test_edges_of_collectives_are_those_that_a_search_finds(
+    collectives: list[dict[int, tuple[int, int]]],
+) -> None:
+    builder = TraceBuilder(Path("unused"), with_views=False)
+    processes = [builder.process(pid=pid) for pid in range(4)]
+    for number, parts in enumerate(collectives, start=1):
+        for place, (begun, lasts) in parts.items():
+            part = (processes[place - 1], begun, begun + lasts)
+            stream = None if place == 4 else place
+            builder.gpu_activity(*part, stream_id=stream, correlation_id=number)
+            builder.collective(number, *part, stream_id=stream, correlation_id=number)
+    with duckdb.connect() as connection:
+        builder.fill(connection)
+        assert_edges_are_found(connection)
+
+
 @given(busy_traces(), st.integers(0, 7))
 @settings(max_examples=20, deadline=None)
 def test_edges_are_those_that_a_search_finds(builder: TraceBuilder, seed: int) -> None:

@@ -24,7 +24,7 @@ ADDED_TABLES = (
     "cpu_sample_coded", "stack_coded", "sample_count_coded", "layer_estimate_coded", "gil_release",
     "probe_hits_coded", "transition_coded", "gpu_device", "counter",
     "other_program", "other_run", "cpu_quota_wait", "early_message", "node", "ray_process",
-    "python_lock",
+    "python_lock", "gpu_collective",
 )  # fmt: skip
 ADDED_COLUMNS = {
     "native_call_coded": ("outcome",),

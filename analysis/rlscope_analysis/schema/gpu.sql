@@ -105,6 +105,23 @@ COMMENT ON COLUMN gpu_event_wait.stream_id IS 'The CUDA stream that waits; NULL:
 COMMENT ON COLUMN gpu_event_wait.event_stream_id IS 'The CUDA stream that recorded the event; NULL: not known';
 COMMENT ON COLUMN gpu_event_wait.event_correlation_id IS 'The call that recorded the event, within the process';
 
+CREATE TABLE gpu_collective (
+  collective_id BIGINT, name_id INTEGER, process_group_id INTEGER, sequence BIGINT,
+  process_id INTEGER, device_id INTEGER, stream_id BIGINT, start_ns BIGINT, end_ns BIGINT,
+  correlation_id BIGINT
+);
+COMMENT ON TABLE gpu_collective IS 'Collectives in which every process waits for all others, where all of them are in the trace; of traces of the PyTorch profiler';
+COMMENT ON COLUMN gpu_collective.collective_id IS 'One for all activities of one collective, of each process one';
+COMMENT ON COLUMN gpu_collective.name_id IS 'What it does, as PyTorch calls it, for example allreduce: string';
+COMMENT ON COLUMN gpu_collective.process_group_id IS 'Name of the process group: string';
+COMMENT ON COLUMN gpu_collective.sequence IS 'Which collective of its process group it is, from 1';
+COMMENT ON COLUMN gpu_collective.process_id IS 'The process';
+COMMENT ON COLUMN gpu_collective.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_collective.stream_id IS 'CUDA stream; NULL: not known';
+COMMENT ON COLUMN gpu_collective.start_ns IS 'When its GPU began';
+COMMENT ON COLUMN gpu_collective.end_ns IS 'When its GPU had finished';
+COMMENT ON COLUMN gpu_collective.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
+
 CREATE TABLE gpu_status (
   process_id INTEGER, ts_ns BIGINT, state VARCHAR, reason VARCHAR, subject VARCHAR, code INTEGER,
   library VARCHAR, api_version INTEGER, driver_version INTEGER,

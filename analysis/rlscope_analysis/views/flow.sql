@@ -280,6 +280,50 @@ COMMENT ON COLUMN _flow_sync.to_ns IS 'As in flow';
 COMMENT ON COLUMN _flow_sync.correlation_id IS 'As in flow';
 COMMENT ON COLUMN _flow_sync.is_assumed IS 'As in flow';
 
+-- No process can end a collective before the last one began it. In a window an activity may be cut:
+-- what begins or ends outside of it has no edge.
+CREATE OR REPLACE VIEW _flow_collective AS
+WITH last_begun AS (
+  SELECT
+    collective_id,
+    max({
+      'start_ns': start_ns, 'process_id': process_id, 'device_id': device_id, 'stream_id': stream_id
+    }) AS activity
+  FROM gpu_collective
+  GROUP BY collective_id
+)
+SELECT DISTINCT
+  l.activity.process_id AS from_process_id, l.activity.device_id AS from_device_id,
+  l.activity.stream_id AS from_stream_id, l.activity.start_ns AS from_ns,
+  c.process_id AS to_process_id, c.device_id AS to_device_id, c.stream_id AS to_stream_id,
+  c.end_ns AS to_ns, c.correlation_id
+FROM last_begun AS l
+JOIN gpu_collective AS c
+  ON c.collective_id = l.collective_id AND c.process_id <> l.activity.process_id
+WHERE l.activity.start_ns <= c.end_ns
+  AND EXISTS (
+    FROM gpu_activity_coded AS a
+    WHERE a.process_id = l.activity.process_id AND a.start_ns = l.activity.start_ns
+      AND a.device_id IS NOT DISTINCT FROM l.activity.device_id
+      AND a.stream_id IS NOT DISTINCT FROM l.activity.stream_id
+  )
+  AND EXISTS (
+    FROM gpu_activity_coded AS a
+    WHERE a.process_id = c.process_id AND a.end_ns = c.end_ns
+      AND a.device_id IS NOT DISTINCT FROM c.device_id
+      AND a.stream_id IS NOT DISTINCT FROM c.stream_id
+  );
+COMMENT ON VIEW _flow_collective IS 'Private: may change without notice. The edges of flow from the process that began a collective last to all others';
+COMMENT ON COLUMN _flow_collective.from_process_id IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.from_device_id IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.from_stream_id IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.from_ns IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.to_process_id IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.to_device_id IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.to_stream_id IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.to_ns IS 'As in flow';
+COMMENT ON COLUMN _flow_collective.correlation_id IS 'As in flow';
+
 CREATE OR REPLACE VIEW flow AS
 SELECT
   kind, from_kind,
@@ -321,20 +365,27 @@ SELECT
   process_id, NULL, from_device_id, from_stream_id, from_ns,
   process_id, to_thread_id, NULL, NULL, to_ns,
   NULL, correlation_id, is_assumed
-FROM _flow_sync;
+FROM _flow_sync
+UNION ALL
+SELECT
+  'collective', 'gpu',
+  from_process_id, NULL, from_device_id, from_stream_id, from_ns,
+  to_process_id, NULL, to_device_id, to_stream_id, to_ns,
+  NULL, correlation_id, FALSE
+FROM _flow_collective;
 COMMENT ON VIEW flow IS 'Every causal edge that the trace knows, once: what happened at to_ns could not have happened before from_ns. docs/flow.md tells what it lacks';
-COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket; without wait: the reader had not slept for it), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), event (its stream waited for an event of another one), sync (the GPU had done what a call waited for)';
+COMMENT ON COLUMN flow.kind IS 'How: fork (the creation of a thread or a process), exit (the end of a child), message (a pipe or a socket; without wait: the reader had not slept for it), gil (it was given the GIL), wakeup (any other), launch (a call had the GPU do something), stream (the one before it on the stream had ended), event (its stream waited for an event of another one), sync (the GPU had done what a call waited for), collective (another process began its part, the last that was missing)';
 COMMENT ON COLUMN flow.from_kind IS 'What is at the start: thread, gpu; of a wakeup also timer, device (also the network), interrupt (one of them), outside (a thread outside the trace), unknown';
 COMMENT ON COLUMN flow.from_process_id IS 'The process that the edge starts in; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_thread_id IS 'The thread that it starts on; NULL: see from_kind';
 COMMENT ON COLUMN flow.from_device_id IS 'The GPU that it starts on; NULL: on none, or not known';
 COMMENT ON COLUMN flow.from_stream_id IS 'The stream that it starts on; NULL: on none, or not known';
-COMMENT ON COLUMN flow.from_ns IS 'When the cause was there: of a wakeup when the other became runnable, of a message without wait when it was sent, of a launch when its call returned or the GPU began (the earlier), else when the activity ended';
+COMMENT ON COLUMN flow.from_ns IS 'When the cause was there: of a wakeup when the other became runnable, of a message without wait when it was sent, of a launch when its call returned or the GPU began (the earlier), of a collective when the GPU began it, else when the activity ended';
 COMMENT ON COLUMN flow.to_process_id IS 'The process that the edge ends in';
 COMMENT ON COLUMN flow.to_thread_id IS 'The thread that it ends on; NULL: it ends on a GPU';
 COMMENT ON COLUMN flow.to_device_id IS 'The GPU that it ends on; NULL: on none, or not known';
 COMMENT ON COLUMN flow.to_stream_id IS 'The stream that it ends on; NULL: on none, or not known';
-COMMENT ON COLUMN flow.to_ns IS 'When the effect was there: the thread was runnable, or had read the message; the activity began, the call returned';
+COMMENT ON COLUMN flow.to_ns IS 'When the effect was there: the thread was runnable, or had read the message; the activity began, the call returned, the collective ended';
 COMMENT ON COLUMN flow.wait IS 'What the thread had waited for, as in wait; NULL: not known, or no wakeup';
 COMMENT ON COLUMN flow.correlation_id IS 'Of the GPU activity at the end of the edge, of sync at its start; NULL: not known, or none';
 COMMENT ON COLUMN flow.is_assumed IS 'Whether the trace does not tell which activity a call waited for: the one of its process that ended last is taken';

@@ -36,6 +36,14 @@ py::tuple pair_of(std::string_view text, TextReader& read) {
   return py::make_tuple(read(text.substr(0, middle)), read(text.substr(middle + 1)));
 }
 
+py::tuple triple_of(std::string_view text, TextReader& read) {
+  const std::size_t first = text.find('\0');
+  const std::size_t second = text.find('\0', first + 1);
+  return py::make_tuple(read(text.substr(0, first)),
+                        read(text.substr(first + 1, second - first - 1)),
+                        read(text.substr(second + 1)));
+}
+
 py::object count_of(const Count& count) {
   return py::make_tuple(count.count, count.first_ns == kMissing ? py::none().cast<py::object>()
                                                                 : py::int_(count.first_ns));
@@ -66,15 +74,20 @@ py::dict activities_of(ActivityColumns& activities) {
   columns["event_correlation"] = to_numpy(std::move(activities.event_correlation));
   columns["bytes"] = to_numpy(std::move(activities.bytes));
   columns["graph"] = to_numpy(std::move(activities.graph));
+  columns["collective"] = to_numpy(std::move(activities.collective));
+  columns["group_size"] = to_numpy(std::move(activities.group_size));
+  columns["sequence"] = to_numpy(std::move(activities.sequence));
   return columns;
 }
 
 py::dict texts_of(const KinetoFile& file, TextReader& read) {
   py::dict result;
-  py::list names, threads, process_names, thread_names, header;
+  py::list names, threads, collectives, process_names, thread_names, header;
   for (const std::string& name : file.columns.names.texts()) names.append(read(name));
   for (const std::string& thread : file.columns.threads.texts())
     threads.append(pair_of(thread, read));
+  for (const std::string& collective : file.columns.collectives.texts())
+    collectives.append(triple_of(collective, read));
   for (const auto& [pid, name] : file.columns.process_names) {
     process_names.append(py::make_tuple(read(pid), read(name)));
   }
@@ -86,6 +99,7 @@ py::dict texts_of(const KinetoFile& file, TextReader& read) {
   }
   result["names"] = names;
   result["threads"] = threads;
+  result["collectives"] = collectives;
   result["process_names"] = process_names;
   result["thread_names"] = thread_names;
   result["header"] = header;
@@ -108,6 +122,7 @@ py::dict result_of(KinetoFile& file) {
   result["never_ended"] = count_of(file.columns.never_ended);
   result["never_begun"] = count_of(file.columns.never_begun);
   result["further_kinds"] = count_of(file.columns.further_kinds);
+  result["further_collectives"] = count_of(file.columns.further_collectives);
   result["further_names"] = count_of(file.columns.further_names);
   result["further_threads"] = count_of(file.columns.further_threads);
   result["further_owner_names"] = file.columns.further_owner_names;

@@ -16,6 +16,9 @@ constexpr std::size_t kMaxNumberBytes = 1024;
 // themselves, with the same limits.
 constexpr std::size_t kMaxNames = 100'000;
 constexpr std::size_t kMaxNamesBytes = 32 << 20;
+// Distinct collectives: their names, each with its process group and its ranks.
+constexpr std::size_t kMaxCollectives = 10'000;
+constexpr std::size_t kMaxCollectivesBytes = 4 << 20;
 // Distinct pairs of pid and tid.
 constexpr std::size_t kMaxThreads = 20'000;
 constexpr std::size_t kMaxThreadsBytes = 4 << 20;

@@ -159,7 +159,21 @@ bool KinetoColumns::fill(const KinetoEvent& event, Slice& slice) {
   slice.event_correlation = event.event_correlation <= 0 ? kMissing : event.event_correlation;
   slice.bytes = event.bytes;
   slice.graph = graph_of(event);
+  slice.collective = collective_of(event, slice.role);
+  slice.group_size = event.group_size;
+  slice.sequence = event.sequence;
   return true;
+}
+
+std::int32_t KinetoColumns::collective_of(const KinetoEvent& event, Role role) {
+  // Without a number it is not known which one it is, and one of a single rank waits for nobody.
+  const bool is_known = event.sequence >= 0 && event.group_size > 1 && !event.collective.empty();
+  if (role != Role::kKernel || !is_known) return TextTable::kFull;
+  collective_key_.assign(event.collective).append(1, '\0').append(event.process_group);
+  collective_key_.append(1, '\0').append(event.group_ranks);
+  const std::int32_t collective = collectives.id_of(collective_key_);
+  if (collective == TextTable::kFull) further_collectives.add(event.ts_ns->value);
+  return collective;
 }
 
 std::int32_t KinetoColumns::name_of(const KinetoEvent& event) {
@@ -280,6 +294,9 @@ void KinetoColumns::store(const Slice& slice, const char* phase) {
   activities.event_correlation.push_back(slice.event_correlation);
   activities.bytes.push_back(slice.bytes);
   activities.graph.push_back(slice.graph);
+  activities.collective.push_back(slice.collective);
+  activities.group_size.push_back(slice.group_size);
+  activities.sequence.push_back(slice.sequence);
 }
 
 }  // namespace rls

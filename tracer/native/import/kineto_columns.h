@@ -62,6 +62,8 @@ struct CallColumns : SliceColumns {
 struct ActivityColumns : CallColumns {
   std::vector<std::int64_t> device, context, stream, bytes, graph;
   std::vector<std::int64_t> event_stream, event_correlation;
+  std::vector<std::int32_t> collective;  // -1: none
+  std::vector<std::int64_t> group_size, sequence;
 };
 
 struct Count {
@@ -81,10 +83,12 @@ class KinetoColumns {
   ActivityColumns activities;
   TextTable names{kMaxNames, kMaxNamesBytes};
   TextTable threads{kMaxThreads, kMaxThreadsBytes};                // pid, a NUL, tid
+  TextTable collectives{kMaxCollectives, kMaxCollectivesBytes};    // name, process group, ranks
   std::vector<std::pair<std::string, std::string>> process_names;  // pid, name
   std::vector<std::pair<std::string, std::string>> thread_names;   // pid, a NUL, tid; name
   std::map<std::pair<std::string, std::string>, Count> skipped;    // by phase and category
   Count further_kinds;                   // skipped, of kinds beyond kMaxSkippedKinds
+  Count further_collectives;             // kernels whose collective has no place
   Count further_names;                   // events whose name is not kept: there are too many others
   Count further_threads;                 // events of threads beyond kMaxThreads: left out
   std::int64_t further_owner_names = 0;  // names of processes and threads that are not kept
@@ -102,6 +106,8 @@ class KinetoColumns {
     std::int32_t thread, name;
     std::int64_t start_ns, end_ns, correlation, device, context, stream, bytes, graph;
     std::int64_t event_stream, event_correlation;
+    std::int32_t collective;
+    std::int64_t group_size, sequence;
   };
   struct HalfSlice {
     bool is_begin;
@@ -117,12 +123,14 @@ class KinetoColumns {
   bool fill(const KinetoEvent& event, Slice& slice);
   std::int32_t thread_of(const KinetoEvent& event);
   std::int32_t name_of(const KinetoEvent& event);
+  std::int32_t collective_of(const KinetoEvent& event, Role role);
 
   std::vector<HalfSlice> halves_;
   // Categories without a place of events that are to be paired.
   TextTable half_categories_{kMaxSkippedKinds, kMaxSkippedKinds* kMaxSkippedBytes};
   std::size_t owner_names_bytes_ = 0;
   std::string thread_key_;
+  std::string collective_key_;
   std::string last_thread_key_;
   std::int32_t last_thread_ = -1;
 };

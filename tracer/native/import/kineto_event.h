@@ -25,6 +25,7 @@ struct KinetoEvent {
   std::optional<ExactInteger> duration_ns;
   // Of args; kMissing where they are not given.
   std::string args_name;
+  std::string collective, process_group, group_ranks;
   std::int64_t correlation;
   std::int64_t device;
   std::int64_t context;
@@ -34,13 +35,18 @@ struct KinetoEvent {
   std::int64_t bytes;
   std::int64_t graph;
   std::int64_t graph_node;
+  std::int64_t group_size, sequence;  // of the process group, and of the collective in it
 
   void clear() {
-    for (std::string* text : {&phase, &category, &name, &pid, &tid, &args_name}) text->clear();
+    for (std::string* text : {&phase, &category, &name, &pid, &tid, &args_name, &collective,
+                              &process_group, &group_ranks}) {
+      text->clear();
+    }
     ts_ns.reset();
     duration_ns.reset();
     correlation = device = context = stream = kMissing;
     event_stream = event_correlation = bytes = graph = graph_node = kMissing;
+    group_size = sequence = kMissing;
   }
 };
 

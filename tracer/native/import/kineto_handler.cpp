@@ -137,7 +137,7 @@ const KinetoHandler::Field KinetoHandler::kEventFields[8] = {
 };
 
 // Copies between devices name the one that did it inDevice. Some keys have several spellings.
-const KinetoHandler::Field KinetoHandler::kArgsFields[15] = {
+const KinetoHandler::Field KinetoHandler::kArgsFields[20] = {
     {"name", &KinetoEvent::args_name},
     {"correlation", nullptr, nullptr, &KinetoEvent::correlation},
     {"device", nullptr, nullptr, &KinetoEvent::device},
@@ -153,6 +153,11 @@ const KinetoHandler::Field KinetoHandler::kArgsFields[15] = {
     {"graph_id", nullptr, nullptr, &KinetoEvent::graph},
     {"graph node id", nullptr, nullptr, &KinetoEvent::graph_node},
     {"graph_node_id", nullptr, nullptr, &KinetoEvent::graph_node},
+    {"Collective name", &KinetoEvent::collective},
+    {"Process Group Name", &KinetoEvent::process_group},
+    {"Process Group Ranks", &KinetoEvent::group_ranks},
+    {"Group size", nullptr, nullptr, &KinetoEvent::group_size},
+    {"Seq", nullptr, nullptr, &KinetoEvent::sequence},
 };
 
 }  // namespace rls

@@ -57,7 +57,7 @@ class KinetoHandler {
     std::int64_t KinetoEvent::*number = nullptr;
   };
   static const Field kEventFields[8];
-  static const Field kArgsFields[15];
+  static const Field kArgsFields[20];
 
   bool open(bool is_object);
   bool close(bool is_object);

@@ -92,7 +92,7 @@ def _convert(
     tables = KinetoTables()
     offsets = [file.realtime_offset_ns() for file in found]
     common_ns = min((offset for offset in offsets if offset is not None), default=None)
-    shifts = [0 if offset is None else offset - (common_ns or 0) for offset in offsets]
+    shifts = [None if offset is None else offset - (common_ns or 0) for offset in offsets]
     coverages = [
         KindCoverage(None, "thread_state", False, (Fact("kineto_no_scheduling"),)),
         KindCoverage(None, "wait", False, (Fact("kineto_no_waits"),)),
@@ -213,9 +213,10 @@ class _Tally:
         ]
 
 
-def _losses(found: Sequence[KinetoFile], shifts: Sequence[int]) -> Iterator[TraceStat]:
+def _losses(found: Sequence[KinetoFile], shifts: Sequence[int | None]) -> Iterator[TraceStat]:
     tally = _Tally()
-    for file, shift_ns in zip(found, shifts, strict=True):
+    for file, known_ns in zip(found, shifts, strict=True):
+        shift_ns = known_ns or 0
         if file.damage is not None:
             yield TraceStat("kineto_file_cut", None, record=file.path.name, detail=file.damage)
         for phase, category, count in file.skipped:
@@ -226,6 +227,7 @@ def _losses(found: Sequence[KinetoFile], shifts: Sequence[int]) -> Iterator[Trac
             ("kineto_further_categories", file.further_kinds),
             ("kineto_threads_too_many", file.further_threads),
             ("kineto_names_too_many", file.further_names),
+            ("kineto_collectives_too_many", file.further_collectives),
             ("owner_names_too_many", (file.further_owner_names, None)),
             ("kineto_text_cut", (file.cut_text_count, None)),
             ("kineto_unreadable", file.unreadable),

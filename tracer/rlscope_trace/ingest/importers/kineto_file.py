@@ -34,7 +34,10 @@ class KinetoFile:
     """Calls of CUDA: the same, and correlation."""
     activities: Columns
     """GPU activities: the same, and device, context, stream, event_stream,
-    event_correlation, bytes, graph; MISSING: not known."""
+    event_correlation, bytes, graph, sequence, group_size; MISSING: not known. collective: a
+    place in collectives; -1: none."""
+    collectives: list[tuple[str, str, str]]
+    """Names of collectives, their process groups and its ranks, as the file writes them."""
     names: list[str]
     threads: list[tuple[str, str]]
     """pid and tid, as the file writes them."""
@@ -55,6 +58,8 @@ class KinetoFile:
     """Texts that were longer than 64 KiB."""
     further_kinds: Count
     """Skipped events, of more kinds than are distinguished."""
+    further_collectives: Count
+    """Kernels whose collective is not kept: there are too many."""
     further_names: Count
     """Events that are called "(other names)": there are too many names."""
     further_threads: Count

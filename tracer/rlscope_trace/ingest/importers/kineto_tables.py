@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rlscope_analysis.schema.vocabulary import GPU_ACTIVITY_KINDS, LAYERS
 from rlscope_trace._ingest import MISSING
 from rlscope_trace.cuda_names import cuda_call_kind
+from rlscope_trace.ingest.importers.kineto_collectives import RankActivities, find_collectives
 from rlscope_trace.ingest.importers.kineto_file import Columns, KinetoFile
 from rlscope_trace.ingest.importers.kineto_processes import INT32_MAX, KinetoProcesses
 from rlscope_trace.ingest.importers.nesting import OperationNames, lost_operations, operation_tables
@@ -59,6 +60,7 @@ class _Placed:
     calls: dict[str, NDArray[Any]]
     activities: dict[str, NDArray[Any]]
     process_ids: tuple[int, ...]
+    has_clock: bool
 
 
 @dataclass(slots=True)
@@ -70,25 +72,31 @@ class KinetoTables:
     owners: KinetoProcesses = field(default_factory=KinetoProcesses)
     losses: list[TraceStat] = field(default_factory=list)
 
-    def add(self, file: KinetoFile, *, shift_ns: int) -> tuple[int, ...]:
-        """Add a file whose times are shifted so much; returns its process_ids."""
+    def add(self, file: KinetoFile, *, shift_ns: int | None) -> tuple[int, ...]:
+        """Add a file whose times are shifted so much; returns its process_ids.
+
+        shift_ns: None if they fit to those of no other file.
+        """
         names = self.names.map(file.names)
         columns = [
             {
                 **source,
-                "start_ns": source["start_ns"] + shift_ns,
-                "end_ns": source["end_ns"] + shift_ns,
+                "start_ns": source["start_ns"] + (shift_ns or 0),
+                "end_ns": source["end_ns"] + (shift_ns or 0),
                 "name": names[source["name"]] if len(names) else source["name"],
             }
             for source in (file.ranges, file.calls, file.activities)
         ]
         ranges, calls, activities = columns
         process_ids = self.owners.place(file, ranges, calls, activities)
-        self.placed.append(_Placed(file, ranges, calls, activities, process_ids))
+        self.placed.append(
+            _Placed(file, ranges, calls, activities, process_ids, shift_ns is not None)
+        )
         return process_ids
 
     def tables(self) -> dict[str, Table]:
         """Return the tables of processes, threads, operations, calls and GPU activities."""
+        collectives = self._collectives()
         names = self.names.list()
         strings = _Strings(names)
         ranges = _joined([placed.ranges for placed in self.placed])
@@ -103,6 +111,7 @@ class KinetoTables:
             "cuda_call_coded": _cuda_calls(calls, names, strings),
             "gpu_activity_coded": _gpu_activities(activities, strings),
             "gpu_event_wait": _event_waits(activities),
+            "gpu_collective": _collectives(collectives, strings),
             "string": strings.table(),
         }
 
@@ -121,6 +130,18 @@ class KinetoTables:
         crossings = (loss for loss in nested.losses("operation") if loss.code == "not_nested")
         self.losses += [*crossings, *lost_operations(nested, tables, "operation")]
         return tables
+
+    def _collectives(self) -> dict[str, NDArray[Any]] | None:
+        """Return the kernels that are a collective, with the numbers of their names."""
+        ranks = [RankActivities(one.file, one.activities, one.has_clock) for one in self.placed]
+        found = find_collectives(ranks)
+        if found is None:
+            return None
+        self.losses += found.losses
+        rows = dict(found.rows)
+        for column, texts in (("name", found.names), ("group", found.groups)):
+            rows[column] = self.names.map(texts)[rows[column]]
+        return rows
 
     def _native_calls(self, ranges: Columns, names: list[str]) -> dict[str, Table]:
         nested = nest_ranges(ranges["thread_id"], ranges["start_ns"], ranges["end_ns"])
@@ -190,6 +211,22 @@ def _event_waits(activities: Columns) -> Table:
         "stream_id": _masked(waits["stream"]),
         "event_stream_id": _masked(waits["event_stream"]),
         "event_correlation_id": waits["event_correlation"],
+    }
+
+
+def _collectives(rows: Columns | None, strings: _Strings) -> Table:
+    if rows is None:
+        return {}
+    return {
+        **{
+            name: rows[name]
+            for name in ("collective_id", "sequence", "process_id", "start_ns", "end_ns")
+        },
+        "name_id": strings.ids_of(rows["name"]),
+        "process_group_id": strings.ids_of(rows["group"]),
+        "device_id": _devices(rows),
+        "stream_id": _masked(rows["stream"]),
+        "correlation_id": _masked(rows["correlation"]),
     }
 
 
