@@ -10,6 +10,7 @@ from types import SimpleNamespace as Named
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.balance_sentences import BALANCE
+from rlscope_analysis.cell_sentences import CELLS, NO_NAME, thread_words
 from rlscope_analysis.command_sentences import COMMANDS
 from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
@@ -57,13 +58,13 @@ def sentence_of(note: Note) -> str:
 def words_of(name: ProcessName | ThreadName) -> str:
     """Name a process or a thread."""
     if isinstance(name, ThreadName):
-        return f"{printable(name.name or '?')}/{name.tid or '?'}"
+        return thread_words(name.name, name.tid)
     if not name.is_known:
         return "(process not known)"
     pid = f"pid {'not known' if name.pid is None else name.pid}"
     if name.threads is not None:
         pid += f", {count_of(name.threads, 'thread')}"
-    return f"{printable(name.name or '(no name)')} ({pid})"
+    return f"{printable(name.name or NO_NAME)} ({pid})"
 
 
 def part_words(part: Part) -> str:
@@ -121,7 +122,7 @@ def _goes_by_name(n: Named) -> bool:
 def _role(n: Named) -> str:
     pid = f"(pid {'not known' if n.pid is None else n.pid})"
     if _goes_by_name(n):
-        return f"{_short(n.name or '(no name)', _TITLE_LENGTH)} {pid}"
+        return f"{_short(n.name or NO_NAME, _TITLE_LENGTH)} {pid}"
     return f"{n.role} {pid}" if n.number is None else f"{n.role} {n.number} {pid}"
 
 
@@ -430,6 +431,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     **WHATIF,
     **BALANCE,
     **FLEET,
+    **CELLS,
     "limit": _limit,
     "blank": "",
     "traced_program": _traced_program,

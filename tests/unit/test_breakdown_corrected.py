@@ -176,7 +176,7 @@ def test_levels_add_up(trace: Trace) -> None:
 
 def test_wall_time_loses_only_what_nothing_hid(trace: Trace) -> None:
     (row,) = records(trace, "wall")
-    assert row["leading_thread"] == "main/7"
+    assert (row["leading_thread"], row["leading_tid"]) == ("main", 7)
     assert row["wall_ns"] == 100 * MS
     assert row["overhead_ns"] == row["exposed_ns"] + row["under_gpu_ns"] + row["other_threads_ns"]
     # Under the GPU: the ten calls from 30 on, whole, and waking the other thread.

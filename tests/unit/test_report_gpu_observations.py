@@ -81,7 +81,8 @@ def records(trace: Trace, name: str) -> list[dict[str, Any]]:
 
 def test_the_views_say_the_same(trace: Trace) -> None:
     whole, work = records(trace, "utilization")
-    assert (whole["gpu"], whole["scope"], work["scope"]) == ("host GPU 0 H200", "trace", "work")
+    assert (whole["scope"], work["scope"]) == ("trace", "work")
+    assert (whole["host"], whole["device_id"], whole["name"]) == ("host", 0, "H200")
     assert whole["utilization_share"] == pytest.approx(0.97)
     assert (whole["kernel_ns"], whole["span_ns"]) == (9 * 4 * MS, 900 * MS)
     idle = {(row["operation"], row["bucket"]): row["time_ns"] for row in records(trace, "gpu-idle")}

@@ -161,6 +161,7 @@ def test_each_note_is_used_and_can_be_said() -> None:
                 said = set(re.findall(r"""\bnote\(\s*["'](\w+)["']""", content))
                 assert said <= SENTENCES.keys(), path
     codes = {code for report in REPORTS.values() for _, code in report.notes}
+    codes |= {said.code for report in REPORTS.values() for _, said in report.said}
     assert SENTENCES.keys() - written == set()
     assert codes <= SENTENCES.keys()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import run_query
-from rlscope_analysis.result.column import Column, Role, unit_of
+from rlscope_analysis.result.column import Column, Role, Said, unit_of
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import Answer, Table, total_of
 from rlscope_analysis.window import asked_window
@@ -20,7 +20,8 @@ QUANTILES = {"fastest": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "slowest": 
 _ADDITIVE = ("time_ns", "share", "typical_ns", "difference_ns")
 # Of the number of an iteration.
 _MOST_DIGITS = 9
-_HIDDEN = ("process_id", "start_ns", "thread_id")
+_HIDDEN = ("process_id", "device_id", "start_ns", "thread_id")
+_SAID = {"process": Said("process_or_gpu", ("device_id",))}
 
 
 def explain(trace: Trace, which: str, *, per: str | None = None, keep: bool = False) -> Answer:
@@ -100,6 +101,7 @@ def _table(
             unit_of(column, type_name),
             Role.HIDDEN if column in _HIDDEN else Role.SHOWN,
             additive=column in _ADDITIVE,
+            said=_SAID.get(column),
         )
         for column, type_name in zip(result.columns, result.types, strict=True)
     )

@@ -15,8 +15,7 @@ WITH typical AS (
   GROUP BY ALL
 )
 SELECT
-  q.process_id, q.pid,
-  CASE WHEN p.device_id IS NULL THEN coalesce(q.name, '(no name)') ELSE 'GPU ' || p.device_id END AS process,
+  q.process_id, q.pid, q.name AS process, p.device_id,
   p.operation, p.cause,
   p.time_ns::BIGINT AS time_ns,
   p.time_ns / nullif(sum(p.time_ns) OVER (), 0) AS share,

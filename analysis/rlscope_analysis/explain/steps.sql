@@ -19,8 +19,7 @@ WITH piece AS (
 SELECT
   s.start_ns - (SELECT start_ns FROM iteration WHERE iteration_id = {iteration_id}) AS after_ns,
   s.end_ns - s.start_ns AS duration_ns,
-  s.process_id, p.pid,
-  CASE WHEN s.device_id IS NULL THEN coalesce(p.name, '(no name)') ELSE 'GPU ' || s.device_id END AS process,
+  s.process_id, p.pid, p.name AS process, s.device_id,
   s.operation, s.cause, s.wait AS waited_for_as,
   b.pid AS cpu_had_by_pid, s.start_ns, s.thread_id
 FROM step AS s

@@ -55,7 +55,7 @@ def find_iteration(
     if found.source == RANGE and found.name is not None:
         # Profilers number their ranges.
         return _count(
-            [row | {"operation": _NUMBER.sub("", row["operation"])} for row in operations],
+            [row | {"operation": _NUMBER.sub("", row["operation"] or "")} for row in operations],
             found.name,
         )
     if found.source == PHASES:
@@ -69,7 +69,8 @@ def find_iteration(
 def _named(operations: Sequence[Row], name: str) -> str:
     known = Counter[str]()
     for row in operations:
-        known[row["operation"]] += row["instances"]
+        if row["operation"] is not None:
+            known[row["operation"]] += row["instances"]
     if name == UNANNOTATED and name not in known:
         raise TraceError(f"{name} has no instances to count", hint=choice_of(name, known))
     return known_name(name, known)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.result.column import Column, Role, Scale, Unit
+from rlscope_analysis.result.column import Column, Role, Said, Scale, Unit
 from rlscope_analysis.result.names import ProcessName
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import NO_VALUE, Group, NoValue, Table, sum_of
@@ -24,7 +24,7 @@ _ENTERED = {
     "to_simulator": "-> simulator", "to_backend": "-> backend", "to_cuda_api": "-> CUDA API",
 }  # fmt: skip
 _PARTS = {"running": "on CPU", "runnable": "runnable", "off_cpu": "off CPU"}
-_OPERATION = Column("operation", most=_NAME_LENGTH)
+_OPERATION = Column("operation", most=_NAME_LENGTH, said=Said("no_name"))
 _INSTANCES = Column("instances", Unit.COUNT)
 _TOTAL = Column("total_ns", Unit.NS)
 _SELF = Column("self_ns", Unit.NS, additive=True)
@@ -196,14 +196,7 @@ def _side(
         replace(_INSTANCES, label="count"), *rest,
     )  # fmt: skip
     nobody = ProcessName(is_known=False)
-    named = [
-        row
-        | {
-            "operation": row["operation"] or "(no name)",
-            "process": names.get(row["process_id"], nobody),
-        }
-        for row in rows
-    ]
+    named = [row | {"process": names.get(row["process_id"], nobody)} for row in rows]
     return Table(
         scope, title, columns, [tuple(row[column.name] for column in columns) for row in named]
     )

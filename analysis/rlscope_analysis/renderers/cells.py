@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import part_words, sentence_of, words_of
 from rlscope_analysis.renderers.grid import NO_BREAK, GridColumn
 from rlscope_analysis.renderers.values import plain_text
 from rlscope_analysis.result.column import Column, Scale, Unit
 from rlscope_analysis.result.names import ProcessName, ThreadName
-from rlscope_analysis.result.note import Note
+from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import NO_VALUE
 from rlscope_analysis.wording import percent, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rlscope_analysis.result.table import Table, Values
 
 _AS_IN_DATABASE = (Unit.DATABASE_VALUE, Unit.DATABASE_NUMBER)
 _LEFT = (Unit.TEXT, Unit.RANKING, Unit.DATABASE_VALUE)
@@ -30,8 +36,30 @@ def grid_column(column: Column, *, has_unit: bool = True) -> GridColumn:
     return GridColumn(printable(heading), is_number=column.unit not in _LEFT)
 
 
+def cells_of(table: Table) -> Callable[[Values, int], str]:
+    """Return what writes the value of a row at a place: alone, or with others of the row."""
+    places = {column.name: at for at, column in enumerate(table.columns)}
+    beside = {
+        at: [(name, places[name]) for name in column.said.columns]
+        for at, column in enumerate(table.columns)
+        if column.said is not None
+    }
+
+    def write(row: Values, at: int) -> str:
+        column, value = table.columns[at], row[at]
+        if column.said is not None and (value is None or isinstance(value, str)):
+            others = {name: row[place] for name, place in beside[at]}
+            # A row that adds up others has no name that could be told.
+            if NO_VALUE not in others.values():
+                words = sentence_of(note(column.said.code, value=value, **others))
+                return _shortened(words, column.most)
+        return cell(column, value)
+
+    return write
+
+
 def cell(column: Column, value: object) -> str:
-    """Write a value: - if it was not measured, nothing if there can be none."""
+    """Write a value alone: - if it was not measured, nothing if there can be none."""
     if value is NO_VALUE:
         return ""
     if column.unit in _AS_IN_DATABASE:

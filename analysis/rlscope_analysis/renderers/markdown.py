@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.renderers.cells import cell, grid_column
+from rlscope_analysis.renderers.cells import cells_of, grid_column
 from rlscope_analysis.renderers.selection import select
 from rlscope_analysis.result.column import Role
 from rlscope_analysis.result.note import Note
@@ -49,8 +49,10 @@ def _table(table: Table, limit: int | None) -> Iterator[str]:
     yield _line(_escaped(column.heading) for column in columns)
     yield _line("---:" if column.is_number else "---" for column in columns)
 
+    written = cells_of(table)
+
     def row_line(row: Values) -> str:
-        return _line(_escaped(cell(table.columns[at], row[at])) for at in shown)
+        return _line(_escaped(written(row, at)) for at in shown)
 
     chosen = select(table, limit)
     for group in chosen.groups:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.renderers.cells import cell, grid_column, share_cell
+from rlscope_analysis.renderers.cells import cell, cells_of, grid_column, share_cell
 from rlscope_analysis.renderers.grid import GridColumn, GridRow, format_grid
 from rlscope_analysis.renderers.selection import Selection, select
 from rlscope_analysis.result.column import Column, Role, Unit
@@ -183,14 +183,15 @@ def _writer(table: Table) -> Callable[[Values], list[str]]:
     """Return what writes the cells of a row."""
     places: dict[str | None, int] = {column.name: at for at, column in enumerate(table.columns)}
     shown = [
-        (places[column.name], column, places.get(column.share_of), places.get(column.share_error))
+        (places[column.name], places.get(column.share_of), places.get(column.share_error))
         for column in _shown(table)
     ]
+    written = cells_of(table)
 
     def cells(row: Values) -> list[str]:
         texts = []
-        for at, column, whole, error in shown:
-            texts.append(cell(column, row[at]))
+        for at, whole, error in shown:
+            texts.append(written(row, at))
             if whole is not None:
                 stderr = None if error is None else row[error]
                 texts.append(share_cell(row[at], row[whole], stderr))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 
+from rlscope_analysis.result.column import Said
 from rlscope_analysis.result.table import Pivot
 
 # Stands in a query where a condition on its rows can.
@@ -34,6 +35,8 @@ class Report:
     """Of a pivot: columns that tell lines apart which look the same; people do not see them."""
     hidden: tuple[str, ...] = ()
     """Columns that people do not see; CSV and JSON have them."""
+    said: tuple[tuple[str, Said], ...] = ()
+    """Columns that people see in other words than their values, and in which."""
     notes: tuple[tuple[str, str], ...] = ()
     """Columns of structs, and the code of the note of which they are the parameters."""
     needs_costs: bool = False
@@ -62,6 +65,8 @@ def report_sql(name: str) -> str:
     """Return the query in the .sql file of this name."""
     return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
+
+_NAME_OF_PROCESS = ("process", Said("no_name"))
 
 BUCKETS = Pivot(
     "bucket",
@@ -126,7 +131,12 @@ REPORTS = {
             "critical path of the iterations but the first: where it is, what takes the time, and"
             " for which limit it counts",
             additive=("time_ns", "share", "per_iteration_ns"),
-            hidden=("process_id",),
+            hidden=("process_id", "device_id", "by_kind"),
+            said=(
+                ("process", Said("process_or_gpu", ("device_id",))),
+                ("layer", Said("layer_or_none")),
+                ("cpu_had_by", Said("cpu_had_by", ("by_kind",), is_always_known=False)),
+            ),
             by_iteration=True,
         ),
         Report(
@@ -136,12 +146,17 @@ REPORTS = {
             key=("process_id",),
             error="stderr_ns",
             hidden=("share", "gpu_busy_ns", "count", "sampled_ns"),
+            said=(_NAME_OF_PROCESS,),
         ),
         Report(
             "corrected",
             "time on a CPU as measured, what recording cost, and what is left, with 95 % intervals",
             assumes=("thread_state",),
             hidden=("scope", "process_id"),
+            said=tuple(
+                (name, Said(f"{name}_of_scope", ("scope",)))
+                for name in ("process", "operation", "bucket")
+            ),
             needs_costs=True,
         ),
         Report(
@@ -155,7 +170,11 @@ REPORTS = {
             "wall",
             "what recording cost in wall time, at least: what is exposed, the rest is hidden",
             additive=("overhead_ns", "exposed_ns", "under_gpu_ns", "other_threads_ns"),
-            hidden=("process_id",),
+            hidden=("process_id", "leading_thread_id", "leading_tid"),
+            said=(
+                _NAME_OF_PROCESS,
+                ("leading_thread", Said("leading_thread", ("leading_tid",))),
+            ),
             needs_costs=True,
         ),
         Report(
@@ -206,14 +225,22 @@ REPORTS = {
             "for whom threads waited at pipes and sockets, for one of several files, for a child",
             additive=("time_ns", "share", "count"),
             needs=("wait",),
-            hidden=("process_id", "peer_process_id"),
+            hidden=("process_id", "peer_kind", "peer_process_id"),
+            said=(
+                _NAME_OF_PROCESS,
+                (
+                    "waited_for",
+                    Said("waited_for", ("process_id", "peer_kind", "peer_process_id")),
+                ),
+            ),
         ),
         Report(
             "gil",
             "waits for the GIL, and the threads that had it",
             additive=("waits", "time_ns", "share"),
             needs=("wait",),
-            hidden=("process_id", "thread_id", "holder_thread_id"),
+            hidden=("process_id", "thread_id", "holder_tid", "holder_thread_id"),
+            said=(("holder", Said("gil_holder", ("holder_tid",))),),
         ),
         Report(
             "functions",
@@ -246,14 +273,25 @@ REPORTS = {
             "gpu",
             "GPU time in each scope: busy is the union of all that was under way",
             needs=("gpu_activity",),
-            hidden=("process_id", "host", "device_id", "stream_id", "kind"),
+            hidden=("process_id", "pid", "host", "device_id", "stream_id", "kind"),
+            said=(
+                (
+                    "name",
+                    Said(
+                        "gpu_scope",
+                        ("scope", "pid", "host", "device_id", "stream_id", "kind"),
+                        label="what",
+                    ),
+                ),
+            ),
         ),
         Report(
             "utilization",
             "what nvidia-smi says of each GPU, beside what ran on it; scope work: from the first to"
             " the last activity",
             needs=("counter", "gpu_activity"),
-            hidden=("host", "uuid", "kernel_ns", "busy_ns", "sum_ns"),
+            hidden=("host", "device_id", "uuid", "kernel_ns", "busy_ns", "sum_ns"),
+            said=(("name", Said("gpu", ("host", "device_id", "uuid"), label="gpu")),),
         ),
         Report(
             "kernel",
@@ -302,6 +340,7 @@ REPORTS = {
             key=("process_id",),
             needs=("gpu_activity",),
             hidden=("share", "sampled_ns"),
+            said=(_NAME_OF_PROCESS,),
         ),
         Report(
             "idle",

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.query import run_query
-from rlscope_analysis.result.column import Column, Role, Unit, unit_of
+from rlscope_analysis.result.column import Column, Role, Said, Unit, unit_of
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import Answer, Table, total_of
 from rlscope_analysis.sentences import coverage_sentence, facts_of
 from rlscope_analysis.window import asked_window, origin_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlscope_analysis.reports import Report
+    from rlscope_analysis.result.table import Values
     from rlscope_analysis.trace import Trace
 
 _GAP_SQL = """
@@ -66,9 +69,16 @@ def _table(trace: Trace, report: Report, missing: dict[str, int]) -> Table:
         )
         for row in result.rows
     ]
+    said = dict(report.said)
     columns = tuple(
-        _column(report, name, type_name, is_known=any(row[at] is not None for row in rows))
-        for at, (name, type_name) in enumerate(zip(result.columns, result.types, strict=True))
+        _column(
+            report,
+            name,
+            type_name,
+            said.get(name),
+            is_known=_is_known(result.columns, rows, name, said.get(name)),
+        )
+        for name, type_name in zip(result.columns, result.types, strict=True)
     )
     notes = []
     for kind, processes in missing.items():
@@ -86,7 +96,16 @@ def _table(trace: Trace, report: Report, missing: dict[str, int]) -> Table:
     )
 
 
-def _column(report: Report, name: str, type_name: str, *, is_known: bool) -> Column:
+def _is_known(columns: Sequence[str], rows: Sequence[Values], name: str, said: Said | None) -> bool:
+    if said is not None and said.is_always_known:
+        return bool(rows)
+    places = [columns.index(one) for one in (name, *(said.columns if said else ()))]
+    return any(row[at] is not None for row in rows for at in places)
+
+
+def _column(
+    report: Report, name: str, type_name: str, said: Said | None, *, is_known: bool
+) -> Column:
     roles = dict.fromkeys(report.hidden, Role.HIDDEN) | dict.fromkeys(report.key, Role.KEY)
     roles |= {report.error: Role.ERROR} if report.error else {}
     unit = unit_of(name, type_name)
@@ -94,7 +113,9 @@ def _column(report: Report, name: str, type_name: str, *, is_known: bool) -> Col
         name,
         unit if is_known or unit is not Unit.TEXT else Unit.UNKNOWN,
         roles.get(name, Role.SHOWN),
+        label=said.label if said else None,
         additive=name in report.additive,
+        said=said,
     )
 
 

@@ -1,6 +1,6 @@
 -- Process x operation x bucket: the conservation law, over all threads.
 SELECT
-  b.process_id, p.pid, coalesce(p.name, '(no name)') AS process, b.operation, b.bucket,
+  b.process_id, p.pid, p.name AS process, b.operation, b.bucket,
   sum(b.time_ns)::BIGINT AS time_ns,
   sum(b.time_ns) / nullif(sum(sum(b.time_ns)) OVER (), 0) AS share,
   CASE WHEN bool_and(b.gpu_busy IS NOT NULL) THEN coalesce(sum(b.time_ns) FILTER (WHERE b.gpu_busy), 0)::BIGINT END AS gpu_busy_ns,

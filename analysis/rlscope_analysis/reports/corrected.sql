@@ -31,10 +31,7 @@ WITH part AS (
 )
 SELECT
   CASE t.level WHEN 0 THEN 'bucket' WHEN 1 THEN 'operation' WHEN 3 THEN 'process' ELSE 'trace' END AS scope,
-  t.process_id, p.pid,
-  CASE WHEN t.level < 7 THEN coalesce(p.name, '(no name)') ELSE '(all)' END AS process,
-  CASE WHEN t.level < 3 THEN t.operation ELSE '(all)' END AS operation,
-  CASE WHEN t.level < 1 THEN t.bucket ELSE '(all)' END AS bucket,
+  t.process_id, p.pid, p.name AS process, t.operation, t.bucket,
   t.time_ns, t.overhead_ns,
   t.overhead_ns - t.below_ns AS overhead_low_ns,
   t.overhead_ns + t.above_ns AS overhead_high_ns,

@@ -1,8 +1,9 @@
 -- What held the iterations but the first up, by where the path was and what took the time; per iteration as well.
 SELECT
-  c.process_id, p.pid, CASE WHEN c.device_id IS NULL THEN coalesce(p.name, '(no name)') ELSE 'GPU ' || c.device_id END AS process,
-  c.operation, coalesce(c.layer, '-') AS layer, c.cause,
-  CASE WHEN c.by_thread_id IS NOT NULL THEN coalesce(b.name, '(no name)') ELSE c.by_program END AS cpu_had_by, coalesce(b.pid, c.by_program_pid) AS by_pid,
+  c.process_id, p.pid, p.name AS process, c.device_id,
+  c.operation, c.layer, c.cause,
+  CASE WHEN c.by_thread_id IS NULL THEN c.by_program ELSE b.name END AS cpu_had_by, coalesce(b.pid, c.by_program_pid) AS by_pid,
+  CASE WHEN c.by_thread_id IS NOT NULL THEN 'process' WHEN c.by_program IS NOT NULL THEN 'program' END AS by_kind,
   c.code AS counts_for,
   sum(c.duration_ns)::BIGINT AS time_ns,
   sum(c.duration_ns) / nullif(sum(sum(c.duration_ns)) OVER (), 0) AS share,
@@ -12,4 +13,4 @@ LEFT JOIN process AS p ON p.process_id = c.process_id
 LEFT JOIN process AS b ON b.process_id = c.by_process_id
 WHERE c.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY ALL
-ORDER BY time_ns DESC, c.process_id, c.operation, layer, c.cause, by_pid, counts_for
+ORDER BY time_ns DESC, c.process_id, c.operation, c.layer NULLS FIRST, c.cause, by_pid, counts_for

@@ -1,8 +1,7 @@
 -- Who waited for the GIL, and who had it.
 SELECT
   g.process_id, p.pid, t.tid, t.name AS thread,
-  coalesce(h.name || '/' || coalesce(h.tid::VARCHAR, '?'), '(not known)') AS holder,
-  g.thread_id, g.holder_thread_id,
+  h.name AS holder, h.tid AS holder_tid, g.thread_id, g.holder_thread_id,
   count(*) AS waits,
   sum(g.wait_ns)::BIGINT AS time_ns,
   sum(g.wait_ns) / nullif(sum(sum(g.wait_ns)) OVER (), 0) AS share,

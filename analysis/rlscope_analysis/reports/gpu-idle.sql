@@ -1,6 +1,6 @@
 -- What the launching threads did while the GPUs of their process were idle.
 SELECT
-  i.process_id, p.pid, coalesce(p.name, '(no name)') AS process,
+  i.process_id, p.pid, p.name AS process,
   coalesce(i.operation, '(call not in the trace)') AS operation,
   coalesce(i.bucket, 'not known') AS bucket,
   sum(i.time_ns)::BIGINT AS time_ns,

@@ -11,15 +11,8 @@ WITH device AS (
   HAVING count(DISTINCT context_id) = 1
 )
 SELECT
-  g.scope, g.process_id, g.host, g.device_id, g.stream_id, g.kind,
-  CASE g.scope
-    WHEN 'trace' THEN 'all'
-    WHEN 'machine' THEN coalesce(g.host, 'machine not known')
-    WHEN 'process' THEN coalesce(p.name || ' ', '') || '(pid ' || coalesce(p.pid::VARCHAR, 'not known') || ')'
-    WHEN 'device' THEN coalesce(g.host || ' ', '') || 'GPU ' || coalesce(g.device_id::VARCHAR, '?') || coalesce(' ' || d.name, '')
-    WHEN 'stream' THEN 'pid ' || coalesce(p.pid::VARCHAR, 'not known') || ', ' || coalesce(g.host || ' ', '') || 'GPU ' || coalesce(g.device_id::VARCHAR, '?') || ', stream ' || coalesce(g.stream_id::VARCHAR, '?') || coalesce(' ' || s.name, '')
-    ELSE g.kind
-  END AS what,
+  g.scope, g.process_id, p.pid, g.host, g.device_id, g.stream_id, g.kind,
+  CASE g.scope WHEN 'process' THEN p.name WHEN 'device' THEN d.name WHEN 'stream' THEN s.name END AS name,
   g.activities, g.sum_ns, g.busy_ns, g.idle_ns, g.span_ns,
   g.busy_ns / nullif(g.span_ns, 0) AS busy_share
 FROM gpu_time AS g
@@ -27,4 +20,6 @@ LEFT JOIN process AS p ON p.process_id = g.process_id
 LEFT JOIN named AS s
   ON g.scope = 'stream' AND s.process_id = g.process_id AND s.device_id = g.device_id AND s.stream_id = g.stream_id
 LEFT JOIN device AS d ON g.scope = 'device' AND d.device_id = g.device_id AND d.host IS NOT DISTINCT FROM g.host
-ORDER BY list_position(['trace', 'machine', 'process', 'device', 'stream', 'kind'], g.scope), g.busy_ns DESC, what, g.process_id
+ORDER BY
+  list_position(['trace', 'machine', 'process', 'device', 'stream', 'kind'], g.scope), g.busy_ns DESC,
+  CASE g.scope WHEN 'process' THEN p.name END NULLS FIRST, p.pid, g.host, g.device_id, g.stream_id, g.kind, g.process_id

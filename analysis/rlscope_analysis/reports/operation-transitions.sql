@@ -53,7 +53,7 @@ WITH annotated AS (
 )
 SELECT
   s.scope, s.process_id,
-  CASE WHEN s.key = 0 THEN '(unannotated)' ELSE coalesce(n.name, '(no name)') END AS operation,
+  CASE WHEN s.key = 0 THEN '(unannotated)' ELSE n.name END AS operation,
   n.domain, n.category, n.source,
   CASE WHEN s.scope = 'path' THEN s.key END AS path_id,
   CASE WHEN coalesce(s.start_ns < g.simulator, FALSE) THEN NULL ELSE s.simulator END AS to_simulator,

@@ -112,7 +112,7 @@ WITH RECURSIVE node AS (
 )
 SELECT
   k.scope, k.process_id,
-  coalesce(n.name, '(no name)') AS operation, n.domain, n.category, n.source,
+  n.name AS operation, n.domain, n.category, n.source,
   CASE WHEN k.scope = 'path' THEN k.key END AS path_id,
   CASE WHEN k.scope = 'path' THEN n.parent_path_id END AS parent_path_id,
   CASE WHEN k.scope = 'path' THEN n.depth END AS depth,

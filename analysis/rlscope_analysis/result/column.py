@@ -51,6 +51,19 @@ class Scale(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """How people see a value: as a note. Programs get the columns that it is made of."""
+
+    code: str
+    columns: tuple[str, ...] = ()
+    """Other columns of the row: parameters of the note by their names, beside `value`."""
+    label: str | None = None
+    """The words over it; None: those of the column."""
+    is_always_known: bool = True
+    """False: where neither the value nor the columns are known, nor is what it says."""
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column. A value of None was not measured; NO_VALUE: there can be none."""
 
@@ -68,6 +81,8 @@ class Column:
     scale: Scale | None = None
     most: int | None = None
     """So much of a longer name is shown."""
+    said: Said | None = None
+    """None: people see the value itself, and - where there is none."""
 
     @property
     def words(self) -> str:

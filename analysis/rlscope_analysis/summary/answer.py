@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.result.column import Column, Role, Scale, Unit
+from rlscope_analysis.result.column import Column, Role, Said, Scale, Unit
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import NO_VALUE, Answer, Group, Table
@@ -137,7 +137,7 @@ def _by_process(
 ) -> Table:
     """Lay out one row per thread below its process, those that ran longest when there are many."""
     shown = (
-        Column("thread", most=_LABEL_LENGTH),
+        Column("thread", most=_LABEL_LENGTH, said=Said("no_name")),
         Column("tid", Unit.ID),
         *columns,
         Column("depth", Unit.COUNT, Role.HIDDEN),
@@ -167,7 +167,7 @@ def _by_process(
         title,
         shown,
         [
-            row(thread.name or "(no name)", thread.tid, thread.measures, thread.thread_id)
+            row(thread.name, thread.tid, thread.measures, thread.thread_id)
             for process in summary.processes
             if process.measures is not None
             for thread in process.threads

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.renderers.cells import cell, grid_column, share_cell
+from rlscope_analysis.renderers.cells import cell, cells_of, grid_column, share_cell
 from rlscope_analysis.renderers.selection import select
 from rlscope_analysis.result.column import Role, Unit
 from rlscope_analysis.result.pivot import pivoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rlscope_analysis.renderers.html.markup import Html, Markup
     from rlscope_analysis.renderers.selection import Selection
@@ -76,25 +77,28 @@ def grid(m: Markup, table: Table, chosen: Selection, bars: Sequence[Html] | None
     if bars is not None:
         head.append(m.tag("th", "less, more", scope="col", class_="change"))
     rows: list[Html] = []
+    cells = partial(_cells, m, table, cells_of(table))
     left = iter(bars or ())
     for group in chosen.groups:
         if isinstance(group.head, tuple):
-            rows.append(m.tag("tr", *_cells(m, table, group.head), class_="group"))
+            rows.append(m.tag("tr", *cells(group.head), class_="group"))
         elif group.head is not None:
             words = m.tag("th", cell(table.columns[0], group.head), scope="colgroup",
                           colspan=len(head))  # fmt: skip
             rows.append(m.tag("tr", words))
         for row in group.rows:
             bar = m.tag("td", next(left)) if bars is not None else None
-            rows.append(m.tag("tr", *_cells(m, table, row), bar))
+            rows.append(m.tag("tr", *cells(row), bar))
     foot = None
     if table.total is not None:
         bar = m.tag("td") if bars is not None else None
-        foot = m.tag("tfoot", m.tag("tr", *_cells(m, table, table.total), bar))
+        foot = m.tag("tfoot", m.tag("tr", *cells(table.total), bar))
     return m.tag("table", m.tag("thead", m.tag("tr", *head)), m.tag("tbody", *rows), foot)
 
 
-def _cells(m: Markup, table: Table, row: Values) -> Iterator[Html]:
+def _cells(
+    m: Markup, table: Table, written: Callable[[Values, int], str], row: Values
+) -> Iterator[Html]:
     places = {column.name: at for at, column in enumerate(table.columns)}
     depth = row[places[table.depth]] if table.depth else 0
     inside = "  " * depth if isinstance(depth, int) else ""
@@ -103,7 +107,7 @@ def _cells(m: Markup, table: Table, row: Values) -> Iterator[Html]:
             continue
         is_number = grid_column(column).is_number
         exact = row[at] if column.unit in _EXACT and isinstance(row[at], (int, float)) else None
-        words = inside + cell(column, row[at])
+        words = inside + written(row, at)
         inside = ""
         yield m.tag("td", words, class_="n" if is_number else None, data_v=exact)
         if column.share_of is not None:
