@@ -1,11 +1,14 @@
 """Views of readings made by hand: what is shown adds up, and says who is who."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from live_readings import SECOND, last_view, phase, reading, thread
-from rlscope_trace.cli.top_words import line, to_json, verdict
+from rlscope_analysis.renderers.json import render_line
+from rlscope_trace.cli.top_shown import ShownLines
+from rlscope_trace.cli.top_words import line, verdict
 from rlscope_trace.record.live.reading import Reading
 
 
@@ -80,7 +83,7 @@ def test_names_are_harmless() -> None:
         replace(reading(at), phases=[phase("\x1b[2J\u202e</script>", at, 0.9)]) for at in (1, 2)
     ]
     view = last_view(hostile)
-    for text in (line(view), to_json(view)):
+    for text in (line(view), render_line(view)):
         assert "\x1b" not in text
         assert "\u202e" not in text
 
@@ -88,3 +91,15 @@ def test_names_are_harmless() -> None:
 def test_a_target_without_threads_is_shown() -> None:
     empty = [Reading(now_ns=at * SECOND, threads={}) for at in (1, 2)]
     assert "Nothing ran" in line(last_view(empty))
+
+
+def test_each_view_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    view = last_view([reading(at) for at in range(1, 6)])
+    shown = ShownLines(as_json=True)
+    for one in (view, replace(view, gpu=None)):
+        shown.show(one)
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["end_ns"] - first["start_ns"] == view.end_ns - view.start_ns
+    assert {process["role"] for process in first["processes"]} == {"learner", "worker"}
+    assert None in {phase["name"] for phase in first["phases"]}
+    assert second["gpu"] is None

@@ -33,6 +33,11 @@ def render_rows(table: Table) -> Iterator[str]:
     yield "[]\n" if before else "\n]\n"
 
 
+def render_line(value: object) -> str:
+    """Return one object in one line, of which more will come."""
+    return json_text(json_value(value))
+
+
 def _object(facts: Mapping[str, Any]) -> Iterator[str]:
     before = "{"
     for name, value in facts.items():

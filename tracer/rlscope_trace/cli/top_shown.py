@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from rlscope_analysis.wording import harmless
-from rlscope_trace.cli.top_words import line, to_json
+from rlscope_trace.cli.top_words import line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from rlscope_trace.record.live.view import View
@@ -39,7 +40,12 @@ class ShownLines:
     """A line a second on stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
-        self._words = to_json if as_json else line
+        self._words: Callable[[View], str] = line
+        if as_json:
+            # Here: it takes time to import, and lines of words do without it.
+            from rlscope_analysis.renderers import json
+
+            self._words = json.render_line
 
     def show(self, view: View) -> None:
         """Write it; where nobody reads any more, that is the end."""

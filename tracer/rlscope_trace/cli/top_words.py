@@ -1,12 +1,10 @@
-"""The words of `top`: what limits a program, a figure, a name; and its lines and JSON objects."""
+"""The words of `top`: what limits a program, a figure, a name; and its lines."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.wording import harmless_json, printable
+from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
     from rlscope_trace.record.live.view import Headline, View
@@ -84,8 +82,3 @@ def line(view: View) -> str:
 def gpu(view: View) -> float | None:
     """Return how busy GPUs are: by the driver, or else by what was recorded."""
     return view.gpu if view.gpu_utilization is None else view.gpu_utilization
-
-
-def to_json(view: View) -> str:
-    """Write a window as one JSON object on one line; null: not measured."""
-    return harmless_json(json.dumps(asdict(view), ensure_ascii=False))
