@@ -89,6 +89,7 @@ ANALYSIS_ROOMS = (
     "whatif_sentences",
     "balance_sentences",
     "fleet_sentences",
+    "cell_sentences",
     "note_sentences",
     "renderers",
     "_sweep",
