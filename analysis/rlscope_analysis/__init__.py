@@ -24,12 +24,14 @@ if TYPE_CHECKING:
         overlap_transitions,
     )
     from rlscope_analysis.trace import Trace
+    from rlscope_analysis.traces import open_traces
 
 # Imported when first used: the recorder reads the schema, and must not wait for DuckDB and pandas.
 _HOMES = {
     "TraceError": ("errors", "TraceError"),
     "Trace": ("trace", "Trace"),
     "open": ("notebook", "open_trace"),
+    "open_traces": ("traces", "open_traces"),
     "overlap": ("sweep.sets", "overlap"),
     "overlap_regions": ("sweep.sets", "overlap_regions"),
     "overlap_transitions": ("sweep.sets", "overlap_transitions"),
@@ -42,6 +44,7 @@ __all__ = [
     "TraceError",
     "inclusive",
     "open",
+    "open_traces",
     "overlap",
     "overlap_regions",
     "overlap_transitions",

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import rlscope_analysis
 from recording import rlscope
+from rlscope_analysis.renderers.json import render
+from rlscope_analysis.reports import REPORTS
+from rlscope_analysis.reports.answer import answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +49,8 @@ def check(trace: Path) -> list[str]:
     lines = shown.stdout.splitlines()
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= COLUMNS
-    _check_tables(trace, lines)
     with rlscope_analysis.open(trace) as opened:
+        _check_tables(opened, lines)
         _check_head(opened, lines)
         _check_pace(opened, lines)
         _check_end(opened, lines)
@@ -66,11 +69,11 @@ def _equal(shown: str, value: float | None, factor: float = 1) -> None:
     )  # fmt: skip
 
 
-def _check_tables(trace: Path, lines: list[str]) -> None:
+def _check_tables(trace: rlscope_analysis.Trace, lines: list[str]) -> None:
     for start, (view, columns) in _TABLES.items():
         at = next((at for at, line in enumerate(lines) if line.startswith(start)), None)
-        answer = rlscope("summarize", trace, "--view", view, "--format", "json")
-        rows: list[dict[str, Any]] = json.loads(answer.stdout)["rows"]
+        as_json = "".join(render(answer(trace, REPORTS[view])))
+        rows: list[dict[str, Any]] = json.loads(as_json)["rows"]
         rows = [row for row in rows if not row.get("is_lead")]
         if at is None:
             assert not rows, f"{view} is not shown"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
+from rlscope_analysis import open_traces
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace import open_trace
-from rlscope_analysis.traces import open_traces
 from trace_builder import TraceBuilder, run, sleep
 
 if TYPE_CHECKING:

@@ -56,5 +56,3 @@ PHASES_COVERAGE = "operation:phases"
 RAY_COVERAGE = "operation:ray"
 RAY_DOMAIN = "ray"
 EVENT_PARTS = ("inside", "outside")
-# What a loop on this machine tells, and what is subtracted: calibration.method.
-CALIBRATION_METHODS = ("micro", "combined")
