@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
+from rlscope_analysis.catalog import without_private
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace_file import DAMAGED_HINT, MEMORY_HINT
 
@@ -69,7 +70,7 @@ def run_query(trace: Trace, query: str) -> Result:
         raise TraceError(f"a trace is read-only: {_words(statements[0])}", hint=_SAVE_HINT)
     trace.provide(statements[0])
     with _as_trace_error():
-        cursor = _execute(trace.connection, statements[0])
+        cursor = _execute(trace.connection, without_private(trace.connection, statements[0]))
         description = cursor.description or []
     return Result(
         columns=tuple(str(column[0]) for column in description),

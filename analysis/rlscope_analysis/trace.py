@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from rlscope_analysis.catalog import describe
+from rlscope_analysis.catalog import describe, without_private
 from rlscope_analysis.contents import fault_of, read_contents
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
@@ -70,7 +70,9 @@ class Trace:
         """
         self.provide(query)
         with self._telling("the query failed"):
-            relation: duckdb.DuckDBPyRelation | None = self.connection.sql(query)
+            relation: duckdb.DuckDBPyRelation | None = self.connection.sql(
+                without_private(self.connection, query)
+            )
         if relation is None:
             raise TraceError(f"{query!r} is no query: it has no result", hint="SELECT ...")
         return relation

@@ -38,11 +38,11 @@ _INTERVAL_TABLES = {
     "operation_coded": """, CASE
   WHEN end_ns <= {to_ns} THEN environment_steps WHEN environment_steps IS NOT NULL THEN 0
 END AS environment_steps""",
-    "async_range": "",
+    "async_range_coded": "",
     "native_call_coded": "",
     "wait_coded": "",
-    "gil_release": "",
-    "other_run": "",
+    "gil_release_coded": "",
+    "other_run_coded": "",
     "cuda_call_coded": "",
     "gpu_activity_coded": "",
     "gpu_overhead": "",
@@ -52,12 +52,12 @@ END AS environment_steps""",
 }
 # Tables of instants, which are in one window each.
 _INSTANT_TABLES = (
-    "mark",
+    "mark_coded",
     "cpu_sample_coded",
     "gpu_memory",
     "counter",
     "os_counter",
-    "cpu_quota_wait",
+    "cpu_quota_wait_coded",
 )
 # An edge is in a window with both of its ends.
 _BOTH_SQL = "sent_ns >= {from_ns} AND read_ns < {to_ns}"

@@ -140,6 +140,6 @@ def write_trace(path: Path, rows: int) -> int:
         counts = [
             connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608
             for table in _TABLES
-            if table.endswith("_coded")
+            if table.endswith("_coded") and table != "thread"
         ]
     return sum(counts)

@@ -85,7 +85,7 @@ def test_samples_releases_and_stacks_are_stored(
     assert ask("FROM cpu_sample_coded") == [
         (1, 250, "python", False, False, 7), (2, 300, "spin", True, False, None),
     ]  # fmt: skip
-    assert ask("FROM gil_release") == [(1, 450, 500)]
+    assert ask("FROM gil_release") == [(1, 10, 1, 450, 500, 50)]
     root, leaf = "outer (a.py:1)", "in\u00fcner (b.py:2)"
     assert ask("SELECT stack_id, frames, leaf FROM stack") == [(7, [root, leaf], leaf)]
 
@@ -114,9 +114,9 @@ def test_who_else_had_a_cpu_is_stored_by_cpu(
         (1, 8, "kworker/1:0"), (2, 7, "busy"), (3, 8, "cut off \ufffd"),
     ]  # fmt: skip
     assert ask("FROM other_run") == [
-        (0, 150, 160, 2), (0, 250, 260, 3), (0, 300, 500, 2), (1, 200, 210, 1),
+        (0, 150, 160, 10, 2), (0, 250, 260, 10, 3), (0, 300, 500, 200, 2), (1, 200, 210, 10, 1),
     ]  # fmt: skip
-    assert ask("FROM cpu_quota_wait") == [(1, 120), (1, 320), (2, 310)]
+    assert ask("FROM cpu_quota_wait") == [(1, 10, 1, 120), (1, 10, 1, 320), (2, 20, 2, 310)]
     losses = "SELECT code, count FROM trace_stat WHERE starts_with(code, 'events_') ORDER BY ALL"
     assert ask(losses) == [("events_unreadable", 4), ("events_without_thread", 1)]
     reported = (
@@ -467,7 +467,7 @@ def test_what_lasted_when_a_kept_recording_begins_is_cut_there(tmp_path: Path) -
             (300, 320, 0),
             (310, 315, 1),
         ]
-        assert ask("FROM gil_release") == [(1, 300, 350)]
+        assert ask("FROM gil_release") == [(1, 10, 1, 300, 350, 50)]
         assert ask("SELECT cpu, start_ns, end_ns FROM other_run") == [(0, 300, 305)]
         assert ask("SELECT ts_ns FROM cpu_sample") == [(301,)]
         assert ask("SELECT sent_ns, read_ns FROM early_message") == [(305, 311)]

@@ -333,7 +333,8 @@ def test_ranges_of_no_thread_and_marks_are_in_no_sum(builder: TraceBuilder) -> N
     path = builder.write()
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            "INSERT INTO mark (thread_id, ts_ns, name) VALUES (1, 5, 'reset'), (1, 10, 'reset')"
+            "INSERT INTO mark_coded (thread_id, ts_ns, name)"
+            " VALUES (1, 5, 'reset'), (1, 10, 'reset')"
         )
     with open_trace(path) as trace:
         report = report_operations(trace)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 # What a reader has to cope with: everything but what no trace can do without.
 ADDED_TABLES = (
-    "cpu_sample_coded", "stack_coded", "sample_count_coded", "layer_estimate_coded", "gil_release",
-    "probe_hits_coded", "transition_coded", "gpu_device", "counter",
-    "other_program", "other_run", "cpu_quota_wait", "early_message", "node", "ray_process",
-    "python_lock", "gpu_collective",
+    "cpu_sample_coded", "stack_coded", "sample_count_coded", "layer_estimate_coded",
+    "gil_release_coded", "probe_hits_coded", "transition_coded", "gpu_device", "counter",
+    "other_program", "other_run_coded", "cpu_quota_wait_coded", "early_message", "node",
+    "ray_process", "python_lock", "gpu_collective", "async_range_coded",
+    "mark_coded",
 )  # fmt: skip
 ADDED_COLUMNS = {
     "native_call_coded": ("outcome",),

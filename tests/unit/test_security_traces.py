@@ -146,7 +146,7 @@ REFUSED = {
         """UPDATE thread SET "a""b" = repeat('x', 5_000_000) WHERE thread_id = 1""",
     ),
     "many texts that compress": (
-        "INSERT INTO mark (thread_id, ts_ns, name)"
+        "INSERT INTO mark_coded (thread_id, ts_ns, name)"
         " SELECT 1, 1, repeat('x', 1_000_000) FROM range(100)",
     ),
     "lists that no recorder writes": (

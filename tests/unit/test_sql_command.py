@@ -10,6 +10,7 @@ from typer import Typer
 from typer.testing import CliRunner, Result
 
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli.sql import sql
 from rlscope_trace.errors import UsageError
 from trace_builder import TraceBuilder, run, sleep
@@ -36,6 +37,10 @@ def refusal(path: Path, query: str, *options: str) -> TraceError:
     assert error.exit_code == 1
     assert "\n" not in str(error)
     return error
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") or name.endswith("_coded")
 
 
 THREADS = "SELECT tid, name, running_ns FROM thread JOIN thread_time USING (thread_id) ORDER BY 3"
@@ -110,6 +115,37 @@ def test_query_from_a_pipe(path: Path) -> None:
     assert str(error) == "no statement where one query is expected"
 
 
+@pytest.mark.parametrize("query", ["SHOW TABLES", "show tables;", " SHOW\n TABLES FROM main ; "])
+def test_show_tables_lists_what_dot_tables_does(path: Path, query: str) -> None:
+    listed = json.loads(ask(path, query, "--format", "json").stdout)
+    found = {row["name"]: row for row in listed}
+    names = list(found)
+    assert found["thread"] == {
+        "name": "thread", "kind": "view",
+        "comment": "The traced threads, one row per life: tids are reused, thread_id is not",
+    }  # fmt: skip
+    assert found["finding"]["kind"] == "on demand"
+    assert not [name for name in names if is_private(name)]
+    lines = ask(path, ".tables").stdout.splitlines()
+    assert names == [line.split()[0] for line in lines[1 : len(names) + 1]]
+    with open_trace(path) as trace:
+        assert [name for name, *_ in trace.sql(query).fetchall()] == names
+
+
+def test_what_only_looks_like_show_tables_is_left_alone(path: Path) -> None:
+    assert "_state_step" in ask(path, "SHOW ALL TABLES", "--format", "csv").stdout
+    assert ask(path, "SELECT 'SHOW TABLES' AS a", "--format", "csv").stdout == "a\nSHOW TABLES\n"
+    assert "nope" in str(refusal(path, "SHOW TABLES FROM nope"))
+
+
+def test_show_tables_of_a_trace_beside_it(path: Path) -> None:
+    beside = ["--with", f"new={path}", "--format", "csv"]
+    listed = ask(path, "SHOW TABLES FROM new", *beside).stdout
+    names = [row["name"] for row in csv.DictReader(io.StringIO(listed))]
+    assert {"thread", "thread_time"} <= set(names)
+    assert not [name for name in names if is_private(name)]
+
+
 def test_dot_commands_as_a_query(path: Path) -> None:
     tables = ask(path, ".tables").stdout
     assert "thread_time" in tables
@@ -118,7 +154,7 @@ def test_dot_commands_as_a_query(path: Path) -> None:
     assert "on demand" in tables
     assert "low_share" in ask(path, ".schema finding").stdout
     schema = ask(path, ".schema THREAD").stdout
-    assert schema.startswith("table thread: The traced threads")
+    assert schema.startswith("view thread: The traced threads")
     assert "INTEGER  Thread id as seen" in schema
     assert "no table or view nope" in str(refusal(path, ".schema nope"))
     assert "no such command: .drop" in str(refusal(path, ".drop"))

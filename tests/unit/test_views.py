@@ -61,6 +61,8 @@ def test_intervals_tell_their_process_and_their_length() -> None:
     builder.cuda_call(thread, 12, 15, correlation_id=1)
     builder.gpu_activity(process, 14, 19, correlation_id=1)
     builder.gpu_activity(process, 24, 26)
+    builder.async_range(process, 3, 7, "request")
+    builder.gil_release(thread, 1, 3)
     connection = duckdb.connect()
     builder.fill(connection)
     intervals = [
@@ -69,8 +71,11 @@ def test_intervals_tell_their_process_and_their_length() -> None:
         if relation.kind == "view" and not relation.is_private
         if {"start_ns", "end_ns"} <= {column.name for column in relation.columns}
     ]
-    assert {"thread_state", "operation", "run_queue_latency", "gpu_busy"} <= set(intervals)
-    for view in set(intervals) - {"gpu_busy_machine", "gpu_utilization"}:  # of no one process
+    assert {"run_queue_latency", "thread_state", "operation", "async_range", "gil_release"} <= set(
+        intervals
+    )
+    of_no_process = {"gpu_busy_machine", "gpu_utilization", "other_run"}
+    for view in set(intervals) - of_no_process:
         rows = connection.execute(
             f"SELECT process_id, pid, duration_ns - (end_ns - start_ns) FROM {view}"
         ).fetchall()
@@ -80,6 +85,26 @@ def test_intervals_tell_their_process_and_their_length() -> None:
     connection.execute("UPDATE thread SET thread_id = 99")
     counts = connection.execute("SELECT count(*), count(pid) FROM thread_state").fetchall()
     assert counts == [(4, 0)]
+
+
+def test_instants_and_other_programs_tell_whose_they_are_and_how_long() -> None:
+    builder = TraceBuilder(Path(":memory:"))
+    thread = builder.thread(builder.process(pid=100), states=[run(9)])
+    builder.quota(thread, 4)
+    builder.other_run(0, 3, 8, pid=200, name="other")
+    connection = duckdb.connect()
+    builder.fill(connection)
+    connection.execute("INSERT INTO mark_coded (thread_id, ts_ns) VALUES (1, 5), (99, 6)")
+
+    def ask(query: str) -> list[tuple[object, ...]]:
+        return connection.execute(query).fetchall()
+
+    assert ask("SELECT process_id, pid, thread_id, ts_ns FROM cpu_quota_wait") == [(1, 100, 1, 4)]
+    # What is of a thread that the trace lacks stays.
+    assert ask("SELECT process_id, pid, thread_id, ts_ns FROM mark ORDER BY ts_ns") == [
+        (1, 100, 1, 5), (None, None, 99, 6),
+    ]  # fmt: skip
+    assert ask("SELECT duration_ns FROM other_run") == [(5,)]
 
 
 SWITCHES = "voluntary_switches, involuntary_switches, unknown_switches, migrations, switch_ins"

@@ -162,7 +162,7 @@ def test_every_window_of_an_empty_trace_is_empty(tmp_path: Path) -> None:
 def test_marks_and_numbers_of_operations_are_those_of_the_window(trace_path: Path) -> None:
     with duckdb.connect(str(trace_path)) as connection:
         connection.execute(
-            "INSERT INTO mark (thread_id, ts_ns, name) VALUES (1, 1029, 'a'), (1, 1030, 'b'),"
+            "INSERT INTO mark_coded (thread_id, ts_ns, name) VALUES (1, 1029, 'a'), (1, 1030, 'b'),"
             " (1, 1049, 'c'), (1, 1050, 'd')"
         )
         connection.execute(
@@ -171,6 +171,8 @@ def test_marks_and_numbers_of_operations_are_those_of_the_window(trace_path: Pat
         )
     with open_trace(trace_path, start="30ns", end="50ns") as trace:
         assert rows(trace, "SELECT name FROM mark") == [("b",), ("c",)]
+        # Of what the window cuts, the length is that of the part inside.
+        assert rows(trace, "SELECT duration_ns FROM thread WHERE thread_id = 1") == [(20,)]
         joined = (
             "SELECT o.start_ns, o.name FROM operation AS o JOIN operation_payload AS p"
             " USING (thread_id, start_ns, path_id)"

@@ -48,8 +48,8 @@ _FOR_HOLDER = {
     "_wait_in_driver": "SELECT 1 FROM cuda_call_coded LIMIT 1",
     "_wait_for_holder": "SELECT 1 FROM _wait_for_holder LIMIT 1",
 }
-_OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run ORDER BY ALL"
-_QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait ORDER BY ALL"
+_OTHER_RUNS_SQL = "SELECT cpu, start_ns, end_ns, program_id FROM other_run_coded ORDER BY ALL"
+_QUOTAS_SQL = "SELECT thread_id, ts_ns FROM cpu_quota_wait_coded ORDER BY ALL"
 _MESSAGES_SQL = f"""
 SELECT thread_id, read_ns, sent_ns, sender_thread_id, {code_of("WAIT_KIND", "channel::WAIT_KIND")}
 FROM early_message WHERE sent_ns <= read_ns ORDER BY ALL

@@ -57,7 +57,7 @@ def names_of(
         "native_call_coded": _call_names,
         "cuda_call_coded": _string_names,
         "gpu_activity_coded": _string_names,
-        "async_range": _async_names,
+        "async_range_coded": _async_names,
     }[kind.table]
     return reader(connection, kind, wording), unknown
 

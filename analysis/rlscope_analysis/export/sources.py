@@ -80,7 +80,7 @@ GPU_ACTIVITY = Kind(
     (("correlation", "correlation_id"), ("bytes", "bytes"), ("graph id", "graph_id")),
     correlation="correlation",
 )  # fmt: skip
-ASYNC_RANGE = Kind("async_range", "async_range", "name_number", ("process_id",))
+ASYNC_RANGE = Kind("async_range_coded", "async_range", "name_number", ("process_id",))
 
 _VALID = "end_ns >= start_ns"
 # The place of a row in its table: DuckDB reads a table in the order in which it was written.
@@ -135,10 +135,10 @@ def _overlaps(window: Window) -> str:
 ASYNC_NAMES_SQL = """
 SELECT
   row_number() OVER (ORDER BY name, domain) AS number, name AS known_name, domain AS known_domain
-FROM (SELECT DISTINCT name, domain FROM async_range)
+FROM (SELECT DISTINCT name, domain FROM async_range_coded)
 """
 _ASYNC_RANGES = f"""(
-  SELECT r.*, n.number AS name_number FROM async_range AS r JOIN ({ASYNC_NAMES_SQL}) AS n
+  SELECT r.*, n.number AS name_number FROM async_range_coded AS r JOIN ({ASYNC_NAMES_SQL}) AS n
   ON n.known_name IS NOT DISTINCT FROM r.name AND n.known_domain IS NOT DISTINCT FROM r.domain
 )"""  # noqa: S608 - our own text
 

@@ -20,7 +20,7 @@ WITH event AS (
   UNION ALL SELECT 'call', thread_id FROM native_call_coded
   UNION ALL SELECT 'call', thread_id FROM ({PROBED_CUDA_SQL})
   UNION ALL SELECT 'sample', thread_id FROM cpu_sample_coded
-  UNION ALL SELECT 'gil_release', thread_id FROM gil_release
+  UNION ALL SELECT 'gil_release', thread_id FROM gil_release_coded
 ), counted AS (
   SELECT event, thread_id, count(*) AS events FROM event GROUP BY event, thread_id
 ), ran AS (

@@ -38,7 +38,7 @@ _CALL, _CALL_EXPENSIVE, _RANGE, _RANGE_PYTHON, _RANGE_AUTO = (
 _INSTANTS = (
     ("wakeup", "SELECT thread_id, ts_ns FROM _wakeup WHERE true", "ts_ns"),
     ("sample", "SELECT thread_id, ts_ns FROM cpu_sample_coded WHERE true", "ts_ns"),
-    ("gil_release", "SELECT thread_id, start_ns FROM gil_release WHERE true", "start_ns"),
+    ("gil_release", "SELECT thread_id, start_ns FROM gil_release_coded WHERE true", "start_ns"),
 )
 # By waker: so each part of the trace reads its own only.
 _WAKEUPS_SQL = """

@@ -88,8 +88,20 @@ CREATE TABLE python_lock (lock_address BIGINT);
 COMMENT ON TABLE python_lock IS 'Locks between processes that Python made (multiprocessing.Lock, RLock, semaphores that begin with 1), where phases were looked for';
 COMMENT ON COLUMN python_lock.lock_address IS 'As in wait: its address in the process that made it, and in those forked from it';
 
-CREATE TABLE gil_release (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT);
-COMMENT ON TABLE gil_release IS 'When a thread of Python had given the GIL away, sorted by (process, thread_id, start_ns); only with --gil full';
+CREATE TABLE gil_release_coded (thread_id INTEGER, start_ns BIGINT, end_ns BIGINT);
+COMMENT ON TABLE gil_release_coded IS 'Storage behind the view gil_release, sorted by (process, thread_id, start_ns); query the view';
+COMMENT ON COLUMN gil_release_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN gil_release_coded.start_ns IS 'When it gave the GIL away';
+COMMENT ON COLUMN gil_release_coded.end_ns IS 'When it had it again, the wait for it included';
+
+CREATE VIEW gil_release AS
+SELECT
+  t.process_id, t.pid, g.thread_id, g.start_ns, g.end_ns, g.end_ns - g.start_ns AS duration_ns
+FROM gil_release_coded AS g LEFT JOIN _thread_owner AS t ON t.thread_id = g.thread_id;
+COMMENT ON VIEW gil_release IS 'When a thread of Python had given the GIL away; only with --gil full';
+COMMENT ON COLUMN gil_release.process_id IS 'The process of the thread';
+COMMENT ON COLUMN gil_release.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN gil_release.thread_id IS 'The thread';
 COMMENT ON COLUMN gil_release.start_ns IS 'When it gave the GIL away';
 COMMENT ON COLUMN gil_release.end_ns IS 'When it had it again, the wait for it included';
+COMMENT ON COLUMN gil_release.duration_ns IS 'end_ns - start_ns';

@@ -67,11 +67,26 @@ COMMENT ON COLUMN operation_gap.end_ns IS 'End of the interval';
 COMMENT ON COLUMN operation_gap.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN operation_gap.path_id IS 'The stack of operations that were open, with (lost) on top: operation_path';
 
-CREATE TABLE async_range (process_id INTEGER, start_ns BIGINT, end_ns BIGINT, name VARCHAR, domain VARCHAR);
-COMMENT ON TABLE async_range IS 'Ranges that belong to no thread, and may overlap: NVTX start/end ranges, which may begin on one thread and end on another, and methods of async actors of Ray';
+CREATE TABLE async_range_coded (
+  process_id INTEGER, start_ns BIGINT, end_ns BIGINT, name VARCHAR, domain VARCHAR
+);
+COMMENT ON TABLE async_range_coded IS 'Storage behind the view async_range; query the view';
+COMMENT ON COLUMN async_range_coded.process_id IS 'The process';
+COMMENT ON COLUMN async_range_coded.start_ns IS 'When it began';
+COMMENT ON COLUMN async_range_coded.end_ns IS 'When it ended';
+COMMENT ON COLUMN async_range_coded.name IS 'Name';
+COMMENT ON COLUMN async_range_coded.domain IS 'As in the view';
+
+CREATE VIEW async_range AS
+SELECT
+  a.process_id, p.pid, a.start_ns, a.end_ns, a.end_ns - a.start_ns AS duration_ns, a.name, a.domain
+FROM async_range_coded AS a LEFT JOIN process AS p ON p.process_id = a.process_id;
+COMMENT ON VIEW async_range IS 'Ranges that belong to no thread, and may overlap: NVTX start/end ranges, which may begin on one thread and end on another, and methods of async actors of Ray';
 COMMENT ON COLUMN async_range.process_id IS 'The process';
+COMMENT ON COLUMN async_range.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN async_range.start_ns IS 'When it began';
 COMMENT ON COLUMN async_range.end_ns IS 'When it ended';
+COMMENT ON COLUMN async_range.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN async_range.name IS 'Name';
 COMMENT ON COLUMN async_range.domain IS 'NVTX domain; NULL: the default one; ray: a method of an async actor, as the cluster tells of it';
 
@@ -85,8 +100,22 @@ COMMENT ON COLUMN operation_payload.path_id IS 'Its path';
 COMMENT ON COLUMN operation_payload.integer_value IS 'The payload where it is an integer';
 COMMENT ON COLUMN operation_payload.real_value IS 'The payload where it is a floating-point number';
 
-CREATE TABLE mark (thread_id INTEGER, ts_ns BIGINT, name VARCHAR, domain VARCHAR, category VARCHAR);
-COMMENT ON TABLE mark IS 'Instants that the program marked (NVTX marks)';
+CREATE TABLE mark_coded (
+  thread_id INTEGER, ts_ns BIGINT, name VARCHAR, domain VARCHAR, category VARCHAR
+);
+COMMENT ON TABLE mark_coded IS 'Storage behind the view mark; query the view';
+COMMENT ON COLUMN mark_coded.thread_id IS 'The thread that marked it';
+COMMENT ON COLUMN mark_coded.ts_ns IS 'When';
+COMMENT ON COLUMN mark_coded.name IS 'Name';
+COMMENT ON COLUMN mark_coded.domain IS 'As in the view';
+COMMENT ON COLUMN mark_coded.category IS 'As in the view';
+
+CREATE VIEW mark AS
+SELECT t.process_id, t.pid, m.thread_id, m.ts_ns, m.name, m.domain, m.category
+FROM mark_coded AS m LEFT JOIN _thread_owner AS t ON t.thread_id = m.thread_id;
+COMMENT ON VIEW mark IS 'Instants that the program marked (NVTX marks)';
+COMMENT ON COLUMN mark.process_id IS 'The process of the thread';
+COMMENT ON COLUMN mark.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN mark.thread_id IS 'The thread that marked it';
 COMMENT ON COLUMN mark.ts_ns IS 'When';
 COMMENT ON COLUMN mark.name IS 'Name';

@@ -81,15 +81,35 @@ COMMENT ON COLUMN other_program.program_id IS 'Key of this program, counted from
 COMMENT ON COLUMN other_program.pid IS 'Its process id on the machine (the initial pid namespace)';
 COMMENT ON COLUMN other_program.name IS 'Name of its main thread (comm, at most 15 bytes); a process that takes another name is another row';
 
-CREATE TABLE other_run (cpu SMALLINT, start_ns BIGINT, end_ns BIGINT, program_id INTEGER);
-COMMENT ON TABLE other_run IS 'When a program outside the trace had a CPU, as far as a traced thread that got this CPU later was runnable before the end; sorted by (cpu, start_ns)';
+CREATE TABLE other_run_coded (
+  cpu SMALLINT, start_ns BIGINT, end_ns BIGINT, program_id INTEGER
+);
+COMMENT ON TABLE other_run_coded IS 'Storage behind the view other_run, sorted by (cpu, start_ns); query the view';
+COMMENT ON COLUMN other_run_coded.cpu IS 'The CPU';
+COMMENT ON COLUMN other_run_coded.start_ns IS 'When the program got it, whether anybody waited by then or not';
+COMMENT ON COLUMN other_run_coded.end_ns IS 'When it left it to another';
+COMMENT ON COLUMN other_run_coded.program_id IS 'The program: other_program';
+
+CREATE VIEW other_run AS
+SELECT cpu, start_ns, end_ns, end_ns - start_ns AS duration_ns, program_id FROM other_run_coded;
+COMMENT ON VIEW other_run IS 'When a program outside the trace had a CPU, as far as a traced thread that got this CPU later was runnable before the end';
 COMMENT ON COLUMN other_run.cpu IS 'The CPU';
 COMMENT ON COLUMN other_run.start_ns IS 'When the program got it, whether anybody waited by then or not';
 COMMENT ON COLUMN other_run.end_ns IS 'When it left it to another';
+COMMENT ON COLUMN other_run.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN other_run.program_id IS 'The program: other_program';
 
-CREATE TABLE cpu_quota_wait (thread_id INTEGER, ts_ns BIGINT);
-COMMENT ON TABLE cpu_quota_wait IS 'When threads began to wait for a CPU because the CPU quota of their cgroup was used up, sorted by (process, thread_id, ts_ns): the runnable interval of thread_state that begins there';
+CREATE TABLE cpu_quota_wait_coded (thread_id INTEGER, ts_ns BIGINT);
+COMMENT ON TABLE cpu_quota_wait_coded IS 'Storage behind the view cpu_quota_wait, sorted by (process, thread_id, ts_ns); query the view';
+COMMENT ON COLUMN cpu_quota_wait_coded.thread_id IS 'The thread';
+COMMENT ON COLUMN cpu_quota_wait_coded.ts_ns IS 'When it began to wait';
+
+CREATE VIEW cpu_quota_wait AS
+SELECT t.process_id, t.pid, q.thread_id, q.ts_ns
+FROM cpu_quota_wait_coded AS q LEFT JOIN _thread_owner AS t ON t.thread_id = q.thread_id;
+COMMENT ON VIEW cpu_quota_wait IS 'When threads began to wait for a CPU because the CPU quota of their cgroup was used up: the runnable interval of thread_state that begins there';
+COMMENT ON COLUMN cpu_quota_wait.process_id IS 'The process of the thread';
+COMMENT ON COLUMN cpu_quota_wait.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN cpu_quota_wait.thread_id IS 'The thread';
 COMMENT ON COLUMN cpu_quota_wait.ts_ns IS 'When it began to wait';
 

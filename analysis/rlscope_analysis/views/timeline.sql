@@ -8,8 +8,8 @@ UNION ALL
 SELECT 'operation', process_id, pid, thread_id, NULL, NULL, start_ns, end_ns, duration_ns, name, category, depth, NULL
 FROM operation
 UNION ALL
-SELECT 'async_range', a.process_id, p.pid, NULL, NULL, NULL, a.start_ns, a.end_ns, a.end_ns - a.start_ns, a.name, a.domain, NULL, NULL
-FROM async_range AS a LEFT JOIN process AS p ON p.process_id = a.process_id
+SELECT 'async_range', process_id, pid, NULL, NULL, NULL, start_ns, end_ns, duration_ns, name, domain, NULL, NULL
+FROM async_range
 UNION ALL
 SELECT 'native_call', c.process_id, c.pid, c.thread_id, NULL, NULL, c.start_ns, c.end_ns, c.duration_ns, s.symbol, c.layer, c.depth, NULL
 FROM native_call AS c LEFT JOIN site AS s ON s.site_id = c.site_id

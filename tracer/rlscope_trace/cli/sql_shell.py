@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.catalog import describe, not_asked_for
+from rlscope_analysis.catalog import describe, public
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.query import split_statements
 from rlscope_analysis.renderers.text import render_table
@@ -58,11 +58,9 @@ def dot_command(trace: Trace, text: str) -> Iterator[str]:
 
 
 def _tables(trace: Trace) -> str:
-    there = describe(trace.connection)
     rows = [
         (relation.name, relation.kind, relation.comment or "")
-        for relation in (*there, *not_asked_for(there))
-        if not relation.is_private
+        for relation in public(trace.connection)
     ]
     return _text("", ("name", "kind", "what it holds"), rows)
 

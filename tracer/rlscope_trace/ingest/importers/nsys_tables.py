@@ -69,7 +69,7 @@ def build_tables(read: Recordings) -> tuple[dict[str, Table], list[TraceStat]]:
     )
     operation_rows, crossings = _operations(read.nvtx_names, thread_ids, operations)
     tables.update(operation_rows)
-    tables["async_range"] = _async_ranges(read.nvtx_names, process_ids, async_ranges)
+    tables["async_range_coded"] = _async_ranges(read.nvtx_names, process_ids, async_ranges)
     tables["string"] = _strings(read.names)
     tables["gpu_device"] = device_table(read.devices)
     tables["clock"] = {

@@ -71,7 +71,8 @@ class ProbedCudaCalls:
         self._trace.clear("cuda_call_coded")
         self._trace.insert(
             "cuda_call_coded",
-            f"SELECT c.* FROM all_cuda_calls AS c JOIN thread AS t USING (thread_id) {_SORTED}",  # noqa: S608
+            "SELECT c.* FROM all_cuda_calls AS c"  # noqa: S608
+            f" JOIN thread AS t USING (thread_id) {_SORTED}",
         )
         self._con.execute("DROP TABLE all_cuda_calls")
         self._con.execute("DROP TABLE cuda_site")

@@ -15,13 +15,13 @@ from rlscope_trace.spool.directory import RECORD_KINDS
 # Staged table -> where its rows go, and in which order those of one thread are stored.
 _STAGED = {
     "native_call": ("start_ns, depth", "native_call_coded"),
-    "gil_release": ("start_ns", "gil_release"),
+    "gil_release": ("start_ns", "gil_release_coded"),
     "cpu_sample": ("ts_ns", "cpu_sample_coded"),
-    "cpu_quota_wait": ("ts_ns", "cpu_quota_wait"),
+    "cpu_quota_wait": ("ts_ns", "cpu_quota_wait_coded"),
     "early_message": ("read_ns", "early_message"),
 }
 # Of no thread: sorted by CPU.
-_OTHERS = "other_run"
+_OTHERS, _OTHERS_TABLE = "other_run", "other_run_coded"
 _KINDS = ("call", "gil_release", "sample", "stack", "other_run", "quota", "early_message")
 # The flags are those of bpf/records.h: RLS_CALL_*, RLS_SAMPLE_*.
 _CALL = f"""
@@ -59,7 +59,7 @@ class EventWriter:
         records = self._scan.records()
         if not any(records[RECORD_KINDS.index(kind)] for kind in _KINDS):
             return Events(0, 0)
-        for name, table in (*((n, t) for n, (_, t) in _STAGED.items()), (_OTHERS, _OTHERS)):
+        for name, table in (*((n, t) for n, (_, t) in _STAGED.items()), (_OTHERS, _OTHERS_TABLE)):
             self._con.execute(f"CREATE TEMP TABLE staged_{name} AS FROM {table} LIMIT 0")
         cuda = ProbedCudaCalls(self._trace, facts.sites)
         while (batch := self._rows.next_batch(BATCH_ROWS)) is not None:
@@ -81,10 +81,11 @@ class EventWriter:
             self._trace.insert(
                 table,
                 f"SELECT s.* FROM staged_{name} AS s"  # noqa: S608
-                f" JOIN thread AS t USING (thread_id) ORDER BY t.process_id, thread_id, {order}",
+                " JOIN thread AS t USING (thread_id)"
+                f" ORDER BY t.process_id, thread_id, {order}",
             )
             self._con.execute(f"DROP TABLE staged_{name}")
-        self._trace.insert(_OTHERS, f"FROM staged_{_OTHERS} ORDER BY cpu, start_ns, end_ns")
+        self._trace.insert(_OTHERS_TABLE, f"FROM staged_{_OTHERS} ORDER BY cpu, start_ns, end_ns")
         self._con.execute(f"DROP TABLE staged_{_OTHERS}")
 
     # DuckDB finds the numpy columns below by the name of the parameter that holds them.

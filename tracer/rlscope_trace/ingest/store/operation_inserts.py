@@ -46,7 +46,7 @@ def insert_paths(trace: TraceWriter, batch: Columns) -> None:
 def insert_async_ranges(trace: TraceWriter, batch: Columns) -> None:
     """Insert start/end ranges in their order (ns)."""
     trace.insert(
-        "async_range",
+        "async_range_coded",
         "SELECT process_id, start_ns, end_ns, name, nullif(domain, '')"
         " FROM batch ORDER BY process_id, start_ns",
         batch,
@@ -56,7 +56,7 @@ def insert_async_ranges(trace: TraceWriter, batch: Columns) -> None:
 def insert_marks(trace: TraceWriter, batch: Columns) -> None:
     """Insert marks in their order (ts_ns)."""
     trace.insert(
-        "mark",
+        "mark_coded",
         "SELECT thread_id, ts_ns, name, nullif(domain, ''), nullif(category, '')"
         " FROM batch ORDER BY process_id, thread_id, ts_ns",
         batch,

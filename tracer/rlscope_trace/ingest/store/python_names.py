@@ -52,8 +52,9 @@ class PythonNames:
 
     def write(self, trace: TraceWriter, lives: Sequence[Life]) -> None:
         """Put the names into the tables process and thread, whose rows are written."""
-        _update(trace.con, "process", self._by_process(lives))
-        _update(trace.con, "thread", self._by_thread(trace.con, lives))
+        _update(trace.con, "process", "process_id", self._by_process(lives))
+        threads = self._by_thread(trace.con, lives)
+        _update(trace.con, "thread", "thread_id", threads)
 
     def _by_process(self, lives: Sequence[Life]) -> dict[int, str]:
         """Return names by process_id.
@@ -115,12 +116,12 @@ def _time(reported: _Reported) -> int:
     return reported[1]
 
 
-def _update(con: duckdb.DuckDBPyConnection, table: str, names: dict[int, str]) -> None:
+def _update(con: duckdb.DuckDBPyConnection, table: str, key: str, names: dict[int, str]) -> None:
     """Name the rows of some ids."""
     if names:
         con.execute(
             f"UPDATE {table} SET python_name = reported.name"  # noqa: S608
             " FROM (SELECT unnest(?) AS id, unnest(?) AS name) AS reported"
-            f" WHERE {table}.{table}_id = reported.id",
+            f" WHERE {table}.{key} = reported.id",
             [list(names), list(names.values())],
         )

@@ -63,8 +63,8 @@ class ThreadLives:
         self._execs_ns: dict[int, set[int]] = {}
         chosen = sorted(set(pids))
         threads = con.execute(
-            "SELECT p.pid, t.tid, t.process_id, t.thread_id, t.start_ns, t.end_ns FROM thread AS t"
-            " JOIN process AS p ON p.process_id = t.process_id"
+            "SELECT p.pid, t.tid, t.process_id, t.thread_id, t.start_ns, t.end_ns"
+            " FROM thread AS t JOIN process AS p ON p.process_id = t.process_id"
             " WHERE p.pid IN (SELECT unnest(?)) ORDER BY t.start_ns",
             [chosen],
         ).fetchall()

@@ -12,7 +12,7 @@ WITH reported AS (
   GROUP BY thread_id
 )
 SELECT count(*), min(coalesce(thread.thread_id, reported.thread_id))
-FROM thread FULL JOIN reported USING (thread_id)
+FROM thread AS thread FULL JOIN reported USING (thread_id)
 WHERE
   coalesce(reported.ns, 0) + thread.lost_ns IS DISTINCT FROM thread.end_ns - thread.start_ns
   OR reported.first_ns < thread.start_ns

@@ -24,7 +24,7 @@ _BY_THREAD = frozenset(
         "cuda_call_coded",
     }
 )
-_BY_PROCESS = frozenset({"gpu_activity_coded", "async_range"})
+_BY_PROCESS = frozenset({"gpu_activity_coded", "async_range_coded"})
 _KEYS = {
     "process": "process_id",
     "thread": "thread_id",

@@ -110,8 +110,8 @@ class TraceWriter:
     ) -> Iterator[int]:
         """Insert columns in the order that the schema names; yield the rows of each batch.
 
-        Rows that tie keep theirs. A column that is not given is NULL. threads: the table thread,
-        for the order of tables whose rows know their thread only.
+        Rows that tie keep theirs. A column that is not given is NULL. threads: the table
+        thread, for the order of tables whose rows know their thread only.
         """
         self._totals[name] = totals_of(table)
         rows = row_count(name, table)
