@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import WORKLOADS, Workload
+from conftest import WORKLOADS, Workload, in_matrix
 from late_ring import READER_AT, find_memfd
 from phases_harness import RL_PYTHON
 from recording import Recorder, query, until
@@ -26,11 +26,8 @@ STEPPERS = (
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("single",), ("dummy", "--envs=16"), ("subproc",),
-        *(
-            pytest.param(other, marks=pytest.mark.matrix)
-            for other in (("async",), ("sync",), ("split",), ("subproc", "--envs=1"))
-        ),
+        ("dummy", "--envs=16"), ("subproc",),
+        *in_matrix(("single",), ("async",), ("sync",), ("split",), ("subproc", "--envs=1")),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -86,6 +86,7 @@ def rows(folder: Path, query: str) -> list[tuple[object, ...]]:
     return found
 
 
+@pytest.mark.matrix
 def test_the_critical_path_leads_to_the_other_node(cluster: Cluster, tmp_path: Path) -> None:
     """What a driver waits for there is what the actor did, as long as that says itself."""
     folder = tmp_path / "run"
