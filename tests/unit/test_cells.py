@@ -73,7 +73,7 @@ def test_what_has_a_name_of_its_own_is_said_as_that() -> None:
 def builder(tmp_path: Path) -> TraceBuilder:
     made = TraceBuilder(tmp_path / "trace.duckdb")
     for kind in ("thread_state", "gpu_activity", "wait", "cuda_call", "operation"):
-        made.capture(kind)
+        made.coverage(kind)
     return made
 
 

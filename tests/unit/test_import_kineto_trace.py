@@ -58,11 +58,9 @@ def test_odd_pids_and_tids(tmp_path: Path) -> None:
         op("c", 4, 5, pid=100, tid=-3),
     ]
     with imported(write_kineto(tmp_path / "a.json", events)) as con:
-        assert con.execute("SELECT pid, tid FROM thread ORDER BY thread_id").fetchall() == [
-            (100, None),
-            (100, None),
-            (None, None),
-        ]
+        assert con.execute(
+            "SELECT pid, tid FROM thread JOIN process USING (process_id) ORDER BY thread_id"
+        ).fetchall() == [(100, None), (100, None), (None, None)]
 
 
 def test_ranks_with_one_pid_are_processes_on_one_clock(tmp_path: Path) -> None:

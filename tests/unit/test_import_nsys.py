@@ -148,7 +148,9 @@ def test_every_schema_gives_the_same_events(tmp_path: Path, schema: str) -> None
     assert trace.rows("SELECT start_ns, end_ns, name, depth FROM operation") == [
         (90, 140, "step", 0)
     ]
-    assert trace.rows("SELECT pid, tid, name FROM thread") == [(PID, TID, "trainer")]
+    assert trace.rows(
+        "SELECT pid, tid, t.name FROM thread AS t JOIN process USING (process_id)"
+    ) == [(PID, TID, "trainer")]
     assert trace.losses() == {}
 
 

@@ -63,13 +63,13 @@ def test_round_trip(
         ) == Counter((*interval, *rest) for interval, *rest in kernels)
         assert Counter(
             trace.rows(
-                "SELECT c.start_ns, c.end_ns, c.pid, tid, correlation_id, c.name"
-                " FROM cuda_call AS c JOIN thread USING (thread_id)"
+                "SELECT c.start_ns, c.end_ns, pid, tid, correlation_id, c.name FROM cuda_call AS c"
+                " JOIN thread USING (thread_id)"
             )
         ) == Counter((*interval, *rest) for interval, *rest in calls)
         assert Counter(
             trace.rows(
-                "SELECT o.start_ns, o.end_ns, o.pid, tid, o.name FROM operation AS o"
+                "SELECT o.start_ns, o.end_ns, pid, tid, o.name FROM operation AS o"
                 " JOIN thread USING (thread_id)"
             )
         ) == Counter((*interval, *rest[:3]) for interval, *rest in ranges)

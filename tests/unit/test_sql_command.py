@@ -121,7 +121,7 @@ def test_show_tables_lists_what_dot_tables_does(path: Path, query: str) -> None:
     found = {row["name"]: row for row in listed}
     names = list(found)
     assert found["thread"] == {
-        "name": "thread", "kind": "view",
+        "name": "thread", "kind": "table",
         "comment": "The traced threads, one row per life: tids are reused, thread_id is not",
     }  # fmt: skip
     assert found["finding"]["kind"] == "on demand"
@@ -154,7 +154,7 @@ def test_dot_commands_as_a_query(path: Path) -> None:
     assert "on demand" in tables
     assert "low_share" in ask(path, ".schema finding").stdout
     schema = ask(path, ".schema THREAD").stdout
-    assert schema.startswith("view thread: The traced threads")
+    assert schema.startswith("table thread: The traced threads")
     assert "INTEGER  Thread id as seen" in schema
     assert "no table or view nope" in str(refusal(path, ".schema nope"))
     assert "no such command: .drop" in str(refusal(path, ".drop"))

@@ -172,7 +172,7 @@ def test_marks_and_numbers_of_operations_are_those_of_the_window(trace_path: Pat
     with open_trace(trace_path, start="30ns", end="50ns") as trace:
         assert rows(trace, "SELECT name FROM mark") == [("b",), ("c",)]
         # Of what the window cuts, the length is that of the part inside.
-        assert rows(trace, "SELECT duration_ns FROM thread WHERE thread_id = 1") == [(20,)]
+        assert rows(trace, "SELECT end_ns - start_ns FROM thread WHERE thread_id = 1") == [(20,)]
         joined = (
             "SELECT o.start_ns, o.name FROM operation AS o JOIN operation_payload AS p"
             " USING (thread_id, start_ns, path_id)"
