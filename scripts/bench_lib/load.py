@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import struct
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench_lib.figure import BenchError, Figure
-from bench_lib.recorder import Peer, Recorder
+from bench_lib.recorder import REPOSITORY, Peer, Recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ FINALISE_FLOOR = 1.5e6
 ROW_BUDGET_BYTES = 12
 
 # The layout of tracer/native/spool/format.h.
-_KINDS = 15
+_KINDS = int(re.findall(r"RLS_REC_KINDS = (\d+)", (REPOSITORY / "bpf/records.h").read_text())[0])
 _PROGRESS = struct.Struct(f"<QII{_KINDS}QQQQ{2 * _KINDS}Q3Q")
 _SPOOL_FILES = ("records.bin", "progress.bin", "session.json")
 
