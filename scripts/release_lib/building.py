@@ -91,7 +91,7 @@ def source_archive(folder: Path) -> Path:
     output_of("git", "archive", "--output", WORK / "checkout.tar", "HEAD")
     with tarfile.open(WORK / "checkout.tar") as tar:
         tar.extractall(checkout, filter="data")
-    tools = environment(pythons.find(testing=False, only=["3.11"])["3.11"], "tools")
+    tools = _tools()
     script = (
         "from scikit_build_core.build import build_sdist as b; import sys; print(b(sys.argv[1]))"
     )
@@ -102,15 +102,22 @@ def source_archive(folder: Path) -> Path:
     return made
 
 
+def _tools() -> Path:
+    """Return the bin/ of the environment whose tools are used, whatever is built."""
+    return environment(pythons.find(testing=False, only=["3.11"])["3.11"], "tools")
+
+
 def environment(python: Path, name: str) -> Path:
     """Return the bin/ of a virtual environment with what builds, made where it is not there yet."""
     folder = WORK / "environments" / name
     stamp = folder / ".complete"
     if not stamp.exists() or stamp.read_bytes() != _REQUIREMENTS.read_bytes():
         log = WORK / f"logs/environment-{name}.log"
-        # Debian's Pythons take pip from a folder that another distribution does not have.
+        # Debian's Pythons take pip from a folder that another distribution does not have, and an
+        # older pip does not run on a newer Python: it is the one that is pinned.
         run(python, "-m", "venv", "--clear", "--without-pip", folder, log=log)
-        run(sys.executable, "-m", "pip", "--python", folder / "bin/python",
+        pip = sys.executable if name == "tools" else _tools() / "python"
+        run(pip, "-m", "pip", "--python", folder / "bin/python",
             "--disable-pip-version-check", "install", "--requirement", _REQUIREMENTS,
             log=log)  # fmt: skip
         stamp.write_bytes(_REQUIREMENTS.read_bytes())
