@@ -29,7 +29,7 @@ typedef uint64_t rls_u64;
 typedef int32_t rls_s32;
 #endif
 
-#define RLS_WIRE_VERSION 5
+#define RLS_WIRE_VERSION 6
 #define RLS_COMM_LEN 16
 #define RLS_FILENAME_LEN 128
 #define RLS_ARGS_LEN 512

@@ -17,8 +17,8 @@
 
 static struct {
   uint32_t reader;  // who has status and devices
-  bool has_told_devices;
-  bool has_told_foreign;
+  bool has_reported_devices;
+  bool has_reported_foreign;
   uint64_t clock_ns;  // when the clocks were reported last
 } now;
 
@@ -62,19 +62,20 @@ void rls_cupti_introduce(struct rls_shim_slot* slot, uint32_t reader) {
     rls_cupti_tell_named(slot);
     rls_cupti_tell_given_again(slot);
     now.reader = reader;
-    now.has_told_devices = false;
+    now.has_reported_devices = false;
     now.clock_ns = 0;
   }
   rls_cupti_tell_given(slot);
   const bool has_work = rls_buffers_outstanding() > 0;
-  if (!now.has_told_devices && has_work) now.has_told_devices = rls_cupti_tell_devices(slot);
+  if (!now.has_reported_devices && has_work)
+    now.has_reported_devices = rls_cupti_tell_devices(slot);
   if (now.clock_ns == 0 || rls_now_ns() - now.clock_ns >= SECOND_NS) rls_cupti_tell_clock(slot);
 }
 
 // Another tool in the process uses CUPTI without a subscription, so that nothing keeps us apart.
 static void tell_foreign(struct rls_shim_slot* slot) {
-  if (now.has_told_foreign || rls_buffers_foreign() == 0) return;
-  now.has_told_foreign = true;
+  if (now.has_reported_foreign || rls_buffers_foreign() == 0) return;
+  now.has_reported_foreign = true;
   if (rls_cupti.why != RLS_SHIM_GPU_NO_REASON) return;
   rls_cupti_note(RLS_SHIM_GPU_SHARED, NULL);
   rls_cupti_tell_status(slot);

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Ends the names of tables that hold codes; views hold them in words.
 _STORAGE = "_coded"
+_STORED_FOR = "Storage behind "
 _MAIN = "main"
 # What the connection uses, and what it made for itself.
 _COLUMNS_SQL = """
@@ -24,7 +25,9 @@ WHERE NOT internal AND schema_name = ? AND database_name IN (current_database(),
 ORDER BY table_name, column_index
 """
 # Of one trace, or of one that stands beside it.
-_SHOW = re.compile(r"\s*SHOW\s+TABLES(?:\s+FROM\s+(?P<schema>\w+))?\s*;?\s*", re.IGNORECASE)
+_SHOW = re.compile(
+    r"\s*SHOW\s+TABLES(?:\s+FROM\s+\"?(?P<schema>\w+)\"?)?\s*;?\s*(?:--[^\n]*\s*)?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class Relation:
     @property
     def is_private(self) -> bool:
         """Whether users should leave it alone: a part of our views, or the storage behind some."""
-        return self.name.startswith("_") or self.name.endswith(_STORAGE)
+        is_storage = self.name.endswith(_STORAGE) or (self.comment or "").startswith(_STORED_FOR)
+        return is_storage or self.name.startswith("_")
 
 
 def describe(connection: duckdb.DuckDBPyConnection, schema: str = _MAIN) -> list[Relation]:

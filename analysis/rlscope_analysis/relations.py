@@ -49,9 +49,9 @@ def show(
 def show_whole(
     connection: duckdb.DuckDBPyConnection, database: str, present: Mapping[str, Collection[str]]
 ) -> None:
-    """Show in the schema `whole` what a window is cut out of: every table, and the launches."""
+    """Show in `whole` what a window is cut out of: every table, launches, edges of collectives."""
     connection.execute(f"CREATE SCHEMA {WHOLE}")
-    _create(connection, database, present, [view_sql("launch")], WHOLE)
+    _create(connection, database, present, map(view_sql, ("launch", "collective")), WHOLE)
 
 
 def _create(

@@ -45,6 +45,7 @@ END AS environment_steps""",
     "other_run_coded": "",
     "cuda_call_coded": "",
     "gpu_activity_coded": "",
+    "gpu_collective_coded": "",
     "gpu_overhead": "",
     # A wait for a CPU that began before the window is no whole one: nobody began it in the window.
     "thread_state_coded": """, CASE WHEN start_ns >= {from_ns} THEN waker_kind END AS waker_kind,
@@ -61,6 +62,8 @@ _INSTANT_TABLES = (
 )
 # An edge is in a window with both of its ends.
 _BOTH_SQL = "sent_ns >= {from_ns} AND read_ns < {to_ns}"
+# Of a collective it is known of the whole trace only which process began it last.
+_EDGE_SQL = "from_ns >= {from_ns} AND from_ns < {to_ns} AND to_ns <= {to_ns}"
 # A number is attached to an instance: it is shown where that is, and begins where that does.
 _PAYLOAD_SQL = """
 CREATE OR REPLACE VIEW operation_payload AS
@@ -213,6 +216,7 @@ def restrict(connection: duckdb.DuckDBPyConnection, window: Window) -> None:
     for view in defined_views(view_sql("launch")):
         connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {WHOLE}.{view}")
     connection.execute(_LAUNCH_SQL.format(inside=inside, **bounds))
+    _show(connection, "_flow_collective", "*", _EDGE_SQL.format(**bounds))
 
 
 def _show(connection: duckdb.DuckDBPyConnection, table: str, columns: str, condition: str) -> None:

@@ -18,6 +18,10 @@ STALL = f"kill -STOP $PPID; {{program}}100000; kill -CONT $PPID; sleep 1; {{prog
 
 def make(out: Path) -> None:
     """Record the programs and copy the traces. Needs root, and what scripts/test installs."""
+    if os.geteuid() != 0:
+        raise SystemExit("error: recording needs root\nhint: sudo scripts/golden inputs OUT")
+    if out.exists():
+        raise SystemExit(f"error: {out} exists already\nhint: name another folder")
     out.mkdir(parents=True)
     python = sys.executable
     _record(out / "demo.spool", f"{python} {WORKLOADS}/ppo_cartpole.py --seconds 6; {KILL}")
@@ -44,4 +48,7 @@ def _record(spool: Path, shell: str, *options: str, **variables: str) -> None:
         ],
         env={**os.environ, **variables}, check=False,
     )  # fmt: skip
-    Path(f"{trace}.spool").rename(spool)
+    kept = Path(f"{trace}.spool")
+    if not kept.exists():
+        raise SystemExit(f"error: {shell} was not recorded\nhint: rlscope-trace doctor")
+    kept.rename(spool)

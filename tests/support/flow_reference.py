@@ -208,7 +208,7 @@ class Reference:
         yield from found
 
     def _collectives(self) -> Iterator[tuple[Any, ...]]:
-        parts = self._rows("gpu_collective")
+        parts = self._rows("gpu_collective_coded")
         for number in {part["collective_id"] for part in parts}:
             together = [part for part in parts if part["collective_id"] == number]
             last = max(together, key=lambda part: (part["start_ns"], part["process_id"]))

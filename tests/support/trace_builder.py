@@ -530,7 +530,7 @@ class TraceBuilder:
             ("cuda_call_coded", self._cuda_call_rows()),
             ("gpu_activity_coded", [tuple(row.values()) for row in self._activities]),
             ("gpu_event_wait", self._event_waits),
-            ("gpu_collective", self._collectives),
+            ("gpu_collective_coded", self._collectives),
             ("gpu_device", self._devices),
             ("gpu_status", self._gpu_statuses),
             ("counter", self._counters),

@@ -80,7 +80,7 @@ def decoded(folder: Path) -> tuple[Counter[str], list[object]] | None:
     reported = Decoded(
         records=scan.records(), whole_bytes=scan.position, file_bytes=scan.file_bytes,
         malformed_count=scan.malformed_count, unknown_kind_count=scan.unknown_kind_count,
-        unknown_start_count=tree.unknown_start_count, untold_titles=scan.untold_titles,
+        unknown_start_count=tree.unknown_start_count, unread_titles=scan.unread_titles,
         findings=states.findings(),
     )  # fmt: skip
     losses = [events.malformed_count, events.unknown_thread_count]

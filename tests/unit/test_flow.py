@@ -32,7 +32,7 @@ from trace_builder import (
 
 DATA = REPOSITORY / "tests" / "data"
 # What flow is made of, and what it is held to: all views would take a second each time.
-TOPICS = ("state_step", "gil_wait", "launch", "waits_on_peer", "flow")
+TOPICS = ("state_step", "gil_wait", "launch", "waits_on_peer", "collective", "flow")
 
 
 @pytest.fixture
@@ -352,7 +352,10 @@ def test_a_window_has_collectives_that_begin_and_end_in_it(
         builder.collective(1, process, 20 * process, 60)
     with rlscope_analysis.open(builder.write(), start=start, end=end) as trace:
         edges = trace.sql("SELECT from_ns, to_ns FROM flow WHERE kind = 'collective'").fetchall()
+        shown = trace.sql("SELECT start_ns, end_ns, duration_ns FROM gpu_collective").fetchall()
+        busy = trace.sql("SELECT start_ns, end_ns, duration_ns FROM gpu_activity").fetchall()
     assert edges == [(40, 60)] * found
+    assert sorted(shown) == sorted(busy)
 
 
 def test_edges_of_an_imported_export(tmp_path: Path) -> None:

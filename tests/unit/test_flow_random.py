@@ -111,7 +111,7 @@ def add_event(
 
 
 def assert_edges_are_found(connection: duckdb.DuckDBPyConnection) -> None:
-    for topic in ("state_step", "launch", "flow"):
+    for topic in ("state_step", "launch", "collective", "flow"):
         connection.execute(view_sql(topic))
     assert stored_edges(connection) == Reference(connection).edges()
 

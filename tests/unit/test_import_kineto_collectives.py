@@ -72,7 +72,7 @@ def opened(*files: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     output = files[0].with_name("imported.duckdb")
     run_import(files, output)
     with duckdb.connect(str(output)) as con:
-        for topic in ("state_step", "gil_wait", "launch", "waits_on_peer", "flow"):
+        for topic in ("state_step", "gil_wait", "launch", "waits_on_peer", "collective", "flow"):
             con.execute(view_sql(topic))
         yield con
 
@@ -93,9 +93,8 @@ def test_who_began_last_lets_the_others_end(tmp_path: Path) -> None:
         assert edges(con) == [(50, 2, 100, 1, 1001), (200, 1, 319, 2, 2901)]
         assert losses(con) == {}
         assert con.execute(
-            "SELECT collective_id, n.value, g.value, sequence, process_id, device_id, stream_id"
-            " FROM gpu_collective JOIN string AS n ON n.string_id = name_id"
-            " JOIN string AS g ON g.string_id = process_group_id ORDER BY ALL"
+            "SELECT collective_id, name, process_group, sequence, process_id, device_id, stream_id"
+            " FROM gpu_collective ORDER BY ALL"
         ).fetchall() == [
             (1, "allreduce", "0", 1, 1, 0, 20), (1, "allreduce", "0", 1, 2, 0, 20),
             (2, "allreduce", "0", 2, 1, 0, 20), (2, "allreduce", "0", 2, 2, 0, 20),

@@ -60,6 +60,6 @@ def test_several_findings_are_a_line_each(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_a_command_said_is_read_back_by_its_words() -> None:
-    words = "recording\nerror: a: b\nhint: sudo x\nwarning: half\nerror: c\nhints: no\n"
+    words = "recording\rerror: a: b\r\nhint: sudo x\nwarning: half\nerror: c\nhints: no\n"
     said = Said.of(words)
     assert (said.errors, said.hints, said.warnings) == (["a: b", "c"], ["sudo x"], ["half"])

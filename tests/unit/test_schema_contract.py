@@ -24,7 +24,7 @@ ADDED_TABLES = (
     "cpu_sample_coded", "stack_coded", "sample_count_coded", "layer_estimate_coded",
     "gil_release_coded", "probe_hits_coded", "transition_coded", "gpu_device", "counter",
     "other_program", "other_run_coded", "cpu_quota_wait_coded", "early_message", "node",
-    "ray_process", "python_lock", "gpu_collective", "async_range_coded",
+    "ray_process", "python_lock", "gpu_collective_coded", "async_range_coded",
     "mark_coded",
 )  # fmt: skip
 ADDED_COLUMNS = {

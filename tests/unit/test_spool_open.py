@@ -104,7 +104,7 @@ def test_another_wire_version_is_named(
     counters = progress.read_bytes()
     progress.write_bytes(counters[:8] + struct.pack("<I", VERSION + 1) + counters[12:])
     with pytest.raises(
-        SpoolError, match="has wire version 6, this rlscope-trace reads 5"
+        SpoolError, match="has wire version 7, this rlscope-trace reads 6"
     ) as caught:
         open_spool(directory)
     assert caught.value.hint is not None

@@ -61,6 +61,7 @@ def test_intervals_tell_their_process_and_their_length() -> None:
     builder.cuda_call(thread, 12, 15, correlation_id=1)
     builder.gpu_activity(process, 14, 19, correlation_id=1)
     builder.gpu_activity(process, 24, 26)
+    builder.collective(1, process, 24, 26)
     builder.async_range(process, 3, 7, "request")
     builder.gil_release(thread, 1, 3)
     connection = duckdb.connect()

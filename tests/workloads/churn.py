@@ -90,7 +90,7 @@ def one_of_each() -> None:
         children[name if code == meant else f"{name}: {code}"] += 1
 
 
-def reported_to_end() -> bool:
+def is_to_end() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
@@ -101,7 +101,7 @@ opener = threading.Thread(target=open_and_close, args=(over,))
 opener.start()
 end_s = time.monotonic() + options.seconds
 wrong = 0
-while time.monotonic() < end_s if options.seconds else not reported_to_end():
+while time.monotonic() < end_s if options.seconds else not is_to_end():
     for _ in range(50):
         wrong += trajectory() != expected
         totals["steps"] += 40

@@ -122,8 +122,8 @@ def in_forks() -> None:
         os.close(writing)
         pids.append((pid, reading))
     for pid, reading in pids:
-        with os.fdopen(reading) as reported_by_child:
-            children.append({"pid": pid, "entered": json.loads(reported_by_child.read())})
+        with os.fdopen(reading) as from_child:
+            children.append({"pid": pid, "entered": json.loads(from_child.read())})
         os.waitpid(pid, 0)
 
 

@@ -105,7 +105,7 @@ class Said:
     @classmethod
     def of(cls, words: str) -> Said:
         """Take apart what a process of ours wrote; what has no such word is left out."""
-        lines = [line.partition(": ") for line in words.split("\n")]
+        lines = [line.partition(": ") for line in re.split(r"[\r\n]+", words)]
         errors, hints, warnings = (
             [text for kind, _, text in lines if kind == wanted]
             for wanted in ("error", "hint", "warning")

@@ -1,4 +1,4 @@
-"""Why a Python has no automatic phases: what `rlscope_phases.status` says, as a fact of capture."""
+"""Why a Python has no phases: what `rlscope_phases.status` says, as a fact of coverage."""
 
 from __future__ import annotations
 

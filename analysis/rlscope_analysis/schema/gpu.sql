@@ -105,21 +105,44 @@ COMMENT ON COLUMN gpu_event_wait.stream_id IS 'The CUDA stream that waits; NULL:
 COMMENT ON COLUMN gpu_event_wait.event_stream_id IS 'The CUDA stream that recorded the event; NULL: not known';
 COMMENT ON COLUMN gpu_event_wait.event_correlation_id IS 'The call that recorded the event, within the process';
 
-CREATE TABLE gpu_collective (
+CREATE TABLE gpu_collective_coded (
   collective_id BIGINT, name_id INTEGER, process_group_id INTEGER, sequence BIGINT,
   process_id INTEGER, device_id INTEGER, stream_id BIGINT, start_ns BIGINT, end_ns BIGINT,
   correlation_id BIGINT
 );
-COMMENT ON TABLE gpu_collective IS 'Collectives in which every process waits for all others, where all of them are in the trace; of traces of the PyTorch profiler';
+COMMENT ON TABLE gpu_collective_coded IS 'Storage behind the view gpu_collective; query the view';
+COMMENT ON COLUMN gpu_collective_coded.collective_id IS 'As in the view';
+COMMENT ON COLUMN gpu_collective_coded.name_id IS 'What it does: string';
+COMMENT ON COLUMN gpu_collective_coded.process_group_id IS 'Name of the process group: string';
+COMMENT ON COLUMN gpu_collective_coded.sequence IS 'As in the view';
+COMMENT ON COLUMN gpu_collective_coded.process_id IS 'The process';
+COMMENT ON COLUMN gpu_collective_coded.device_id IS 'The GPU: gpu_device';
+COMMENT ON COLUMN gpu_collective_coded.stream_id IS 'CUDA stream; NULL: not known';
+COMMENT ON COLUMN gpu_collective_coded.start_ns IS 'When its GPU began';
+COMMENT ON COLUMN gpu_collective_coded.end_ns IS 'When its GPU had finished';
+COMMENT ON COLUMN gpu_collective_coded.correlation_id IS 'As in the view';
+
+CREATE VIEW gpu_collective AS
+SELECT
+  c.collective_id, n.value AS name, g.value AS process_group, c.sequence,
+  c.process_id, p.pid, c.device_id, c.stream_id,
+  c.start_ns, c.end_ns, c.end_ns - c.start_ns AS duration_ns, c.correlation_id
+FROM gpu_collective_coded AS c
+LEFT JOIN string AS n ON n.string_id = c.name_id
+LEFT JOIN string AS g ON g.string_id = c.process_group_id
+LEFT JOIN process AS p ON p.process_id = c.process_id;
+COMMENT ON VIEW gpu_collective IS 'Collectives in which every process waits for all others, where all of them are in the trace; of traces of the PyTorch profiler';
 COMMENT ON COLUMN gpu_collective.collective_id IS 'One for all activities of one collective, of each process one';
-COMMENT ON COLUMN gpu_collective.name_id IS 'What it does, as PyTorch calls it, for example allreduce: string';
-COMMENT ON COLUMN gpu_collective.process_group_id IS 'Name of the process group: string';
+COMMENT ON COLUMN gpu_collective.name IS 'What it does, as PyTorch calls it, for example allreduce';
+COMMENT ON COLUMN gpu_collective.process_group IS 'Name of the process group';
 COMMENT ON COLUMN gpu_collective.sequence IS 'Which collective of its process group it is, from 1';
 COMMENT ON COLUMN gpu_collective.process_id IS 'The process';
+COMMENT ON COLUMN gpu_collective.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
 COMMENT ON COLUMN gpu_collective.device_id IS 'The GPU: gpu_device';
 COMMENT ON COLUMN gpu_collective.stream_id IS 'CUDA stream; NULL: not known';
 COMMENT ON COLUMN gpu_collective.start_ns IS 'When its GPU began';
 COMMENT ON COLUMN gpu_collective.end_ns IS 'When its GPU had finished';
+COMMENT ON COLUMN gpu_collective.duration_ns IS 'end_ns - start_ns';
 COMMENT ON COLUMN gpu_collective.correlation_id IS 'The call that caused it, within its process; NULL: none is known';
 
 CREATE TABLE gpu_status (

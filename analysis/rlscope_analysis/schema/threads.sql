@@ -116,7 +116,7 @@ COMMENT ON COLUMN cpu_quota_wait.ts_ns IS 'When it began to wait';
 CREATE TABLE early_message (
   thread_id INTEGER, read_ns BIGINT, sent_ns BIGINT, sender_thread_id INTEGER, channel VARCHAR
 );
-COMMENT ON TABLE early_message IS 'Messages that came while their reader waited for a CPU, or asked for them in a loop, so that it never slept for them, sorted by (process, thread_id, read_ns); capture says of which channels they were recorded';
+COMMENT ON TABLE early_message IS 'Messages that came while their reader waited for a CPU, or asked for them in a loop, so that it never slept for them, sorted by (process, thread_id, read_ns); coverage says of which channels they were recorded';
 COMMENT ON COLUMN early_message.thread_id IS 'The thread that read it';
 COMMENT ON COLUMN early_message.read_ns IS 'When it had read it, or the first part of it';
 COMMENT ON COLUMN early_message.sent_ns IS 'When it had been sent: the first one after all before had been read';

@@ -38,6 +38,7 @@ VIEW_TOPICS = (
     "launch",
     "waits_on_peer",
     "wait_in_driver",
+    "collective",
     "flow",
     "idle_gap",
     "launch_latency",

@@ -52,7 +52,7 @@ _HAS_SOCKETS = tuple(map(int, platform.release().split(".")[:2])) >= (6, 3)
 def record(backend: Backend | None) -> tuple[Opened, Counters, dict[str, Any]]:
     """Record the workload with a backend (None: the best that works) into FOLDER.
 
-    Returns what was loaded, what was counted, and which probe_settings there were.
+    Returns what was loaded, what was counted, and how it was probed.
     """
     subprocess.run(["/bin/busybox", "rm", "-rf", FOLDER], check=True)
     FOLDER.mkdir()

@@ -179,7 +179,7 @@ void bind_spool(py::module_& module) {
              const auto& clocks = self.cast<const SpoolScan&>().clocks();
              return View(clocks, clocks.size(), self);
            })
-      .def_property_readonly("untold_titles", &SpoolScan::untold_titles)
+      .def_property_readonly("unread_titles", &SpoolScan::unread_titles)
       .def("title_texts", &TitleTexts)
       .def("titles", [](const py::object& self) {
         const auto& titles = self.cast<const SpoolScan&>().titles();

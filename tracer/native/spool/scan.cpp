@@ -302,7 +302,7 @@ bool SpoolScan::ReadTitle(const Frame& frame) {
     return true;
   }
   if (titles_.size() >= kMaxTitles) {
-    ++untold_titles_;
+    ++unread_titles_;
     return true;
   }
   const std::string text(record.title, strnlen(record.title, record.bytes));
@@ -315,7 +315,7 @@ bool SpoolScan::ReadTitle(const Frame& frame) {
     title_ids_.emplace(text, text_id);
     title_texts_.push_back(text);
   } else {
-    ++untold_titles_;
+    ++unread_titles_;
   }
   titles_.push_back({std::max(Signed(record.ts_ns), from_ns_), record.thread_id, text_id});
   return true;

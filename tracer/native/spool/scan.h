@@ -142,7 +142,7 @@ class SpoolScan {
   // By text_id; the first one is empty.
   const std::vector<std::string>& title_texts() const { return title_texts_; }
   // Those beyond what is kept: their times are known, what was shown is not, or neither is.
-  std::uint64_t untold_titles() const { return untold_titles_; }
+  std::uint64_t unread_titles() const { return unread_titles_; }
   const ThreadIndex& index() const { return index_; }
 
  private:
@@ -173,7 +173,7 @@ class SpoolScan {
   std::vector<TitleFacts> titles_;
   std::vector<std::string> title_texts_ = {""};
   std::unordered_map<std::string, std::uint32_t> title_ids_;
-  std::uint64_t untold_titles_ = 0;
+  std::uint64_t unread_titles_ = 0;
   ThreadIndex index_;
 };
 

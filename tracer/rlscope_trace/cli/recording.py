@@ -70,7 +70,7 @@ class LoaderName(str, Enum):
 
 
 class CaptureName(str, Enum):
-    """Which backend coverages the scheduling."""
+    """Which backend captures the scheduling."""
 
     AUTO = "auto"
     BTF = "btf"

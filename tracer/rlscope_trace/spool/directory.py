@@ -43,7 +43,7 @@ _FILES = (
 # The layouts of tracer/native/spool/format.h.
 SPOOL_MAGIC = int.from_bytes(b"LSSPOOL1", "little")
 PROGRESS_MAGIC = 0x3247525053534C
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 RECORD_KINDS = (
     "none", "thread", "cycle", "close", "exec", "name", "exit", "clock", "call", "gil_release",
     "sample", "stack", "other_run", "quota", "early_message", "title",

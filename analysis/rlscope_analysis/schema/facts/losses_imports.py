@@ -49,20 +49,22 @@ IMPORTS = {
         "export them with a PyTorch that writes baseTimeNanoseconds",
     ),
     "kineto_collectives_too_many": Loss(
-        "dropped", "kernels whose collective is not kept: there are too many"
+        "dropped", "kernels of further collectives: there are too many"
     ),
     "kineto_collective_incomplete": Loss(
-        "unmatched", "collectives of which ranks are missing: they have no edges",
-        "import the files of all ranks",
+        "unmatched", "collectives of which ranks are missing", "import the files of all ranks"
     ),
     "kineto_collective_ambiguous": Loss(
-        "unmatched", "collectives with the number of another one: they have no edges"
+        "unmatched",
+        "collectives whose sequence number is used again: which belong together is not known",
     ),
     "kineto_collective_clocks": Loss(
-        "unmatched", "collectives of ranks whose clocks may differ: they have no edges"
+        "unmatched",
+        "collectives of ranks whose clocks may differ: who was last is not known",
     ),
     "kineto_collective_backward": Loss(
-        "unmatched", "collectives that one rank ended before another began: they have no edges"
+        "unmatched",
+        "collectives that one rank ended before another began: their clocks differ",
     ),
     "nsys_half": Loss(
         "unmatched", "rows of {record} without an end after their start: left out",

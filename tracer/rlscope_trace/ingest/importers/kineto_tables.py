@@ -111,7 +111,7 @@ class KinetoTables:
             "cuda_call_coded": _cuda_calls(calls, names, strings),
             "gpu_activity_coded": _gpu_activities(activities, strings),
             "gpu_event_wait": _event_waits(activities),
-            "gpu_collective": _collectives(collectives, strings),
+            "gpu_collective_coded": _collectives(collectives, strings),
             "string": strings.table(),
         }
 

@@ -51,7 +51,7 @@ def read_states(source: Source) -> tuple[States | None, bool]:
         return None, read is not None
     read = _in_order(read)
     intervals = _intervals(source, read)
-    keep = _of_told_processes(source, read, intervals)
+    keep = _of_known_processes(source, read, intervals)
     if not keep.any():
         return None, True
     kept = {name: column[keep] for name, column in intervals.items()}
@@ -114,7 +114,7 @@ def _state_codes(file: NsysFile, values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.array(codes, dtype=np.uint8)[place]
 
 
-def _of_told_processes(source: Source, read: Columns, intervals: Columns) -> NDArray[np.bool_]:
+def _of_known_processes(source: Source, read: Columns, intervals: Columns) -> NDArray[np.bool_]:
     """Tell which intervals to keep: states of processes that have reported all of theirs."""
     pids = without_tid(intervals["tid"])
     without_state = np.unique(pids[intervals["state"] == _NO_STATE])

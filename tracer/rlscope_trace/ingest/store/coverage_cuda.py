@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.facts.fact import Fact
 from rlscope_trace.ingest.store.cupti_intervals import (
-    IS_TOLD_BY_CUPTI,
+    IS_OF_CUPTI,
     OF_CUPTI,
     create_intervals,
 )
@@ -29,7 +29,7 @@ _NAMES = 4
 _WITH_ROWS = f"""
 SELECT DISTINCT t.process_id
 FROM cuda_call_coded AS c JOIN thread AS t USING (thread_id)
-WHERE NOT {IS_TOLD_BY_CUPTI}
+WHERE NOT {IS_OF_CUPTI}
 """  # noqa: S608 - a query of our own
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.schema.enums import word_of
 from rlscope_analysis.schema.vocabulary import CUDA_CALL_KINDS
 from rlscope_trace.cuda_names import cuda_call_kind
-from rlscope_trace.ingest.store.cupti_intervals import IS_TOLD_BY_CUPTI, create_intervals
+from rlscope_trace.ingest.store.cupti_intervals import IS_OF_CUPTI, create_intervals
 from rlscope_trace.ingest.store.strings import Strings
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ProbedCudaCalls:
         """Write the rows."""
         ((count,),) = self._con.execute(
             "SELECT count(*) FROM staged_cuda_call AS c JOIN thread AS t USING (thread_id)"  # noqa: S608
-            f" WHERE NOT {IS_TOLD_BY_CUPTI}"
+            f" WHERE NOT {IS_OF_CUPTI}"
         ).fetchall()
         if count:
             self._store()
@@ -65,7 +65,7 @@ class ProbedCudaCalls:
             " SELECT c.thread_id, c.start_ns, c.end_ns, coalesce(n.kind, 'other'), n.name_id, NULL"
             " FROM staged_cuda_call AS c JOIN thread AS t USING (thread_id)"
             " LEFT JOIN cuda_site AS n USING (site_id)"
-            f" WHERE NOT {IS_TOLD_BY_CUPTI}"
+            f" WHERE NOT {IS_OF_CUPTI}"
         )
         # Those of CUPTI are there already, and the table is sorted.
         self._trace.clear("cuda_call_coded")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _FOREVER = 2**63 - 1
 # Whether CUPTI reported a call `c` of a thread `t`.
-IS_TOLD_BY_CUPTI = """EXISTS (
+IS_OF_CUPTI = """EXISTS (
   SELECT 1 FROM cupti_interval AS k
   WHERE k.process_id = t.process_id AND c.end_ns > k.start_ns AND c.start_ns < k.end_ns
 )"""

@@ -186,7 +186,7 @@ class Decoding:
             malformed_count=self.scan.malformed_count,
             unknown_kind_count=self.scan.unknown_kind_count,
             unknown_start_count=self._tree.unknown_start_count,
-            untold_titles=self.scan.untold_titles,
+            unread_titles=self.scan.unread_titles,
             findings=self._states.findings(),
         )
 

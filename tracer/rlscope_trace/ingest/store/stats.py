@@ -21,7 +21,7 @@ class Decoded:
     malformed_count: int
     unknown_kind_count: int
     unknown_start_count: int
-    untold_titles: int
+    unread_titles: int
     """Which there was no more room for."""
     findings: Mapping[str, tuple[int, int]]
     """Count and time of the first, by name; see Findings in tracer/native/spool/state_rows.h."""
@@ -89,7 +89,7 @@ def _reading(spool: Spool, decoded: Decoded) -> Iterator[TraceStat]:
         yield TraceStat("spool_cut", max(missing, 1), bytes=left_bytes)
     yield TraceStat("spool_damaged", decoded.malformed_count)
     yield TraceStat("spool_unknown", decoded.unknown_kind_count)
-    yield TraceStat("titles_too_many", decoded.untold_titles)
+    yield TraceStat("titles_too_many", decoded.unread_titles)
 
 
 # What the decoder finds, by its name there, and whether a larger ring may help.

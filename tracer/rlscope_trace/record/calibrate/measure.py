@@ -51,7 +51,7 @@ class Plan:
     batches: int
     """Of each kind in one visit."""
     backends: Sequence[str] = ()
-    """Of the coverages, besides the best one."""
+    """Of the captures, besides the best one."""
     visits: int = _FEWEST_VISITS
     """Measurements of each kind that are waited for."""
 

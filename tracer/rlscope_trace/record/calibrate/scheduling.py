@@ -34,11 +34,11 @@ class SwitchLoops:
     events = (*_EVENTS[True], *_EVENTS[False])
 
     def __init__(self, scratch: Path, backend: str, batches: int) -> None:
-        """backend: of the coverages, one that calibrate knows."""
+        """backend: of the captures, one that calibrate knows."""
         self._values = Values()
         self._backend = backend
         self._batches = batches * _LONGER[backend]
-        self._coverages: dict[bool, Traced] = {}
+        self._captures: dict[bool, Traced] = {}
         self._child = Child(measured_cpu(), "batch")
         try:
             # Before it is traced: its threads are entered with it.
@@ -47,7 +47,7 @@ class SwitchLoops:
             for is_traced in _EVENTS:
                 children = [self._child] if is_traced else []
                 folder = scratch / f"{backend}-{is_traced}"
-                self._coverages[is_traced] = Traced(folder, children, backend)
+                self._captures[is_traced] = Traced(folder, children, backend)
         except BaseException:
             self.close()
             raise
@@ -57,7 +57,7 @@ class SwitchLoops:
         added: dict[bool, list[tuple[float, float]]] = {is_traced: [] for is_traced in _EVENTS}
         without = self._batch()
         for _ in range(_TURNS[self._backend]):
-            for is_traced, traced in self._coverages.items():
+            for is_traced, traced in self._captures.items():
                 before = without
                 try:
                     traced.capture.attach()
@@ -93,10 +93,10 @@ class SwitchLoops:
     @property
     def lost(self) -> int:
         """How many records found no room."""
-        return sum(traced.lost for traced in self._coverages.values())
+        return sum(traced.lost for traced in self._captures.values())
 
     def close(self) -> None:
         """Take away all programs and end the process."""
-        for traced in self._coverages.values():
+        for traced in self._captures.values():
             traced.close()
         self._child.close()

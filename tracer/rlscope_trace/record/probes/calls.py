@@ -149,7 +149,7 @@ class CallProbes:
     def give_up(self, code: str, detail: str, *, pid: int | None = None) -> None:
         """Take all probes away for the rest of the recording.
 
-        code: why, of the vocabularies of site and of capture; detail, pid: its parameters.
+        code: why, of the vocabularies of site and of coverage; detail, pid: its parameters.
         """
         self._is_given_up = True
         self._probes.close_open()
