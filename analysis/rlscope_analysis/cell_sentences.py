@@ -52,9 +52,27 @@ def _waited_for(n: Named) -> str:
     return "(itself)" if n.peer_process_id == n.process_id else n.value or NO_NAME
 
 
+def _known_or(words: str) -> Callable[[Any], str]:
+    return lambda n: words if n.value is None else n.value
+
+
+def _together(members: list[Any] | str) -> str:
+    # A row that adds up others has a word in the place of a list.
+    return members if isinstance(members, str) else " + ".join(map(str, members))
+
+
 CELLS: dict[str, str | Callable[[Any], str]] = {
     "no_name": lambda n: n.value or NO_NAME,
+    "or_not_known": _known_or("not known"),
+    "or_not_measured": _known_or("not measured"),
+    "launching_operation": _known_or("(call not in the trace)"),
+    "function_or_none": _known_or("(no Python function)"),
     "layer_or_none": lambda n: n.value or "-",
+    "from_layer": lambda n: n.value or ("no known call" if n.counted else "-"),
+    "resource_on_cpu": _known_or("CPU, GPU not measured"),
+    "set_or_others": lambda n: (
+        "(all other sets)" if n.value is None else _together(n.value) or "(none)"
+    ),
     "process_or_gpu": lambda n: n.value or NO_NAME if n.device_id is None else f"GPU {n.device_id}",
     "cpu_had_by": lambda n: n.value or (NO_NAME if n.by_kind == "process" else "-"),
     "waited_for": _waited_for,

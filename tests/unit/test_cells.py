@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
 
+import rlscope_analysis.reports
 from rlscope_analysis.explain.answer import explain
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers import markdown, text
-from rlscope_analysis.renderers.cells import cells_of
+from rlscope_analysis.renderers.cells import cells_of, grid_column
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.column import Column, Role, Said, Unit
 from rlscope_analysis.result.note import note
-from rlscope_analysis.result.table import NO_VALUE, Answer, Table, total_of
+from rlscope_analysis.result.pivot import pivoted
+from rlscope_analysis.result.table import NO_VALUE, Answer, Pivot, Table, total_of
+from rlscope_analysis.schema.vocabulary import LOST_OPERATION, NO_PHASE, UNANNOTATED
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from rlscope_analysis.trace import Trace
 
 MS = 10**6
+# Groups that have a name, and resources: the only words of a query that are not codes.
+NAMES = {UNANNOTATED, LOST_OPERATION, NO_PHASE, "CPU", "CPU+GPU"}
+QUERIES = sorted(
+    found.name
+    for found in resources.files(rlscope_analysis.reports).iterdir()
+    if found.name.endswith(".sql")
+)
 
 
 def cells(found: Answer, name: str) -> list[str]:
@@ -214,3 +227,146 @@ def test_the_sums_of_corrected_time_say_what_they_are_of(builder: TraceBuilder) 
         ("operation", "(unannotated)", None),
         ("bucket", "(unannotated)", "running"),
     ]
+
+
+def words_in(sql: str) -> list[str]:
+    """Return the words that a query gives for a value that it does not have, and other prose.
+
+    In what order rows stand may depend on the words that people see.
+    """
+    shown, _, _ = re.sub(r"--.*", "", sql).partition("\nORDER BY")
+    prose = [word for word in re.findall(r"'([^']*)'", shown) if not re.fullmatch("[a-z_:]+", word)]
+    defaults = re.findall(r"coalesce\([^']*, '([^']*)'\)", shown)
+    return [word for word in prose + defaults if word not in NAMES]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_makes_no_text(name: str) -> None:
+    sql = resources.files(rlscope_analysis.reports).joinpath(name).read_text(encoding="utf-8")
+    assert words_in(sql) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("coalesce(wait, 'not known')", ["not known"]),
+        ("coalesce(state::VARCHAR, 'unknown')", ["unknown"]),
+        ("CASE WHEN n = 0 THEN '-' ELSE name END", ["-"]),
+        ("coalesce(k.frames, ['(no Python function)'])", ["(no Python function)"]),
+        ("array_to_string(members, ' + ')", [" + "]),
+        ("CASE WHEN path_id = 0 THEN '(unannotated)' WHEN kind = 'kernel' THEN name END", []),
+    ],
+)
+def test_text_in_a_query_is_found(value: str, words: list[str]) -> None:
+    sql = (
+        f"-- What it's about.\nSELECT {value} AS name\nFROM x\nORDER BY coalesce(name, 'not known')"
+    )
+    assert sorted(set(words_in(sql))) == words
+
+
+@pytest.fixture
+def partly_known(builder: TraceBuilder) -> Iterator[Trace]:
+    """Open a trace of which hardly anything is known beside the times."""
+    for kind in ("native_call", "cpu_sample"):
+        builder.coverage(kind)
+    thread = builder.thread(
+        builder.process(pid=10, name="train", end_ns=100), states=[run(40), sleep(60)]
+    )
+    builder.native_call(thread, 10, 20, "backend", "aten::mm")
+    builder.sample(thread, 5, None)
+    builder.operation(thread, 0, 30, "learn")
+    builder.gpu_activity(1, 0, 20)
+    builder.gpu_activity(1, 30, 50)
+    with open_trace(builder.write()) as trace:
+        yield trace
+
+
+@pytest.mark.parametrize(
+    ("view", "column", "told"),
+    [
+        ("blocked", "wait", [(None, "not known")]),
+        ("blocked", "inside", [(None, "-")]),
+        ("blocked", "state", [("sleeping", "sleeping")]),
+        ("functions", "function", [(None, "(no Python function)")]),
+        ("operation-functions", "function", [(None, "(no Python function)")]),
+        ("operation-functions", "layer", [(None, "not known")]),
+        ("launch", "operation", [(None, "(call not in the trace)")]),
+        ("attribution", "operation", [(None, "(call not in the trace)")]),
+        ("gpu-idle", "operation", [(None, "(call not in the trace)")]),
+        ("idle", "operation", [(None, "(call not in the trace)")]),
+        ("idle", "cause", [(None, "not known")]),
+        ("idle", "state", [(None, "not known")]),
+        ("layer", "layer", [("backend", "backend"), (None, "not known")]),
+        ("transitions", "from_layer", [(None, "no known call")]),
+        ("process-overlap", "process_ids", [([1], "1")]),
+        ("operation-overlap", "operations", [(["learn"], "learn")]),
+    ],
+)
+def test_what_is_not_known_is_null_and_has_words(
+    partly_known: Trace, view: str, column: str, told: list[tuple[Any, str]]
+) -> None:
+    found = answer(partly_known, REPORTS[view])
+    pairs = list(
+        zip((value for (value,) in values(found, column)), cells(found, column), strict=True)
+    )
+    assert [pair for at, pair in enumerate(pairs) if pair not in pairs[:at]] == told
+
+
+def test_resources_at_once_are_a_list(partly_known: Trace) -> None:
+    found = answer(partly_known, REPORTS["resource-overlap"])
+    told = dict(zip(cells(found, "resources"), values(found, "resources"), strict=True))
+    assert told["(none)"] == ([],)
+    assert told["cpu + gpu"] == (["cpu", "gpu"],)
+
+
+def test_layers_tell_where_no_gpu_was_measured(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    for kind in ("thread_state", "cuda_call"):
+        builder.coverage(kind)
+    builder.thread(builder.process(pid=1, end_ns=10), states=[run(10)])
+    with open_trace(builder.write()) as trace:
+        layers, resources_ = (answer(trace, REPORTS[name]) for name in ("layer", "resource"))
+    assert values(layers, "resource") == values(resources_, "resource") == [(None,)]
+    assert cells(layers, "resource") == ["CPU, GPU not measured"]
+    assert text.render(resources_, limit=None).splitlines()[1].split() == [
+        "operation", "not", "measured", "%", "total",
+    ]  # fmt: skip
+
+
+def test_what_was_not_counted_came_from_no_layer_that_is_known() -> None:
+    said = [sentence_of(note("from_layer", value=None, counted=count)) for count in (3, 0, None)]
+    assert said == ["no known call", "-", "-"]
+
+
+def test_where_no_call_was_counted_nothing_is_known_of_the_layer(builder: TraceBuilder) -> None:
+    builder.coverage("native_call")
+    builder.site("simulator", "mj_step", probed_ns=60)
+    builder.thread(builder.process(pid=1, end_ns=100), states=[run(100)])
+    with open_trace(builder.write()) as trace:
+        (table,) = answer(trace, REPORTS["transitions"]).tables
+    assert {row["counted"] for row in table.records()} >= {0}
+    assert table.columns[table.place("from_layer")].unit is Unit.UNKNOWN
+
+
+def test_the_rest_of_many_sets_has_no_list() -> None:
+    columns = (
+        Column("sets", said=Said("set_or_others")),
+        Column("time_ns", Unit.NS, additive=True),
+    )
+    rows = [(["a", "b"], MS), (None, MS)]
+    total = total_of(columns, rows)
+    assert total is not None
+    written = cells_of(Table("toy", "", columns, rows, total=total))
+    assert [written(row, 0) for row in (*rows, total)] == ["a + b", "(all other sets)", "total"]
+
+
+def test_a_heading_says_the_value_that_it_is_for() -> None:
+    columns = (
+        Column("name"), Column("state", said=Said("or_not_known")), Column("time_ns", Unit.NS)
+    )  # fmt: skip
+    rows = [("main", None, MS), ("main", "lost", MS)]
+    wide = pivoted(Table("toy", "", columns, rows), Pivot("state", "time_ns", ("lost",)))
+    shown = [column for column in wide.columns if column.role is Role.SHOWN]
+    assert [grid_column(column, has_unit=False).heading for column in shown] == [
+        "name", "lost", "not known", "total",
+    ]  # fmt: skip

@@ -39,6 +39,7 @@ def test_samples_off_the_path_and_of_the_first_iteration_are_not_counted(tmp_pat
         builder.sample(1, start + 30, "python", frames=(OUTER, STEP))
         builder.sample(1, start + 40, "python", frames=(OUTER,))
         builder.sample(2, start + 80, "python", frames=(ANSWER,))
+        builder.sample(2, start + 70, None)
         for at in (30, 80):
             builder.sample(3, start + at, "python", frames=(IDLE,))
     builder.thread(main, states=states)
@@ -52,5 +53,6 @@ def test_samples_off_the_path_and_of_the_first_iteration_are_not_counted(tmp_pat
         ("serial_simulation", OUTER): (2, 4),
         ("serial_simulation", STEP): (2, 2),
         ("worker_bound", ANSWER): (2, 2),
+        ("worker_bound", None): (2, 2),
     }
     assert sum(row["self_share"] for row in rows if row["code"] == "serial_simulation") == 1

@@ -151,7 +151,7 @@ def test_resources_split_the_lifetime_of_annotated_threads(trace: Trace) -> None
 def test_layers_are_the_part_on_a_cpu(trace: Trace) -> None:
     rows = records(trace, "layer")
     assert total(rows, "time_ns") == (60 + 40) * MS
-    assert {row["layer"] for row in rows} == {"backend", "simulator", "cuda_api", "not known"}
+    assert {row["layer"] for row in rows} == {"backend", "simulator", "cuda_api", None}
 
 
 def test_transitions_count_calls_that_change_the_layer(trace: Trace) -> None:
@@ -160,25 +160,25 @@ def test_transitions_count_calls_that_change_the_layer(trace: Trace) -> None:
         for row in records(trace, "transitions")
     }
     assert rows == {
-        ("learn", "no known call", "backend"): (1, 0.5),
+        ("learn", None, "backend"): (1, 0.5),
         ("learn", "backend", "cuda_api"): (1, 0.5),
-        ("iteration", "no known call", "simulator"): (1, 0.5),
-        ("iteration", "no known call", "cuda_api"): (1, 0.5),
+        ("iteration", None, "simulator"): (1, 0.5),
+        ("iteration", None, "cuda_api"): (1, 0.5),
     }
 
 
 def test_time_off_the_cpu_has_its_reason(trace: Trace) -> None:
     rows = records(trace, "blocked")
-    reasons: dict[tuple[str, str], int] = {}
+    reasons: dict[tuple[str | None, str | None], int] = {}
     for row in rows:
         key = (row["wait"], row["inside"])
         reasons[key] = reasons.get(key, 0) + row["time_ns"] // MS
     assert reasons == {
         ("gpu", "cuda_api"): 28,
-        ("not known", "-"): 2,
-        ("pipe", "-"): 50,
-        ("gil", "-"): 10,
-        ("io", "-"): 5,
+        (None, None): 2,
+        ("pipe", None): 50,
+        ("gil", None): 10,
+        ("io", None): 5,
     }
 
 
@@ -203,7 +203,7 @@ def test_both_attributions_of_gpu_time_add_up_to_it(trace: Trace) -> None:
     assert total(rows, "launched_ns") == total(rows, "ran_ns") == 50 * MS
     assert {row["operation"]: row["launches"] for row in rows} == {
         "learn": 1,
-        "(call not in the trace)": 1,
+        None: 1,
     }
 
 
@@ -211,8 +211,8 @@ def test_no_time_is_counted_twice_in_overlaps(trace: Trace) -> None:
     assert total(records(trace, "resource-overlap"), "time_ns") == 200 * MS
     assert total(records(trace, "operation-overlap"), "time_ns") == 100 * MS
     # The trainer works in 0..60, 75..95 and on the GPU in 80..90, the worker in 60..100.
-    together = {row["process_ids"]: row["time_ns"] for row in records(trace, "process-overlap")}
-    assert together == {"1": 60 * MS, "2": 20 * MS, "1 + 2": 20 * MS}
+    together = [(row["process_ids"], row["time_ns"]) for row in records(trace, "process-overlap")]
+    assert together == [([1], 60 * MS), ([1, 2], 20 * MS), ([2], 20 * MS)]
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -258,8 +258,8 @@ def test_a_note_tells_what_was_not_measured_and_time_on_a_cpu_is_whole(tmp_path:
     with open_trace(builder.write()) as opened:
         rows = records(opened, "layer")
         assert {(row["layer"], row["resource"]): row["time_ns"] for row in rows} == {
-            ("cuda_api", "CPU, GPU not measured"): 3,
-            ("not known", "CPU, GPU not measured"): 5,
+            ("cuda_api", None): 3,
+            (None, None): 5,
         }
         found = answer(opened, REPORTS["resource-overlap"])
         text = view_text(opened, "resource-overlap")

@@ -31,7 +31,8 @@ _UNKNOWN = "-"
 
 def grid_column(column: Column, *, has_unit: bool = True) -> GridColumn:
     """Return how a column is laid out, and its heading, with its unit if nothing else tells it."""
-    words = [column.words, _HEADING_UNITS.get(column.unit, "") if has_unit else ""]
+    name = column.words if column.heading is None else sentence_of(column.heading)
+    words = [name, _HEADING_UNITS.get(column.unit, "") if has_unit else ""]
     heading = " ".join(filter(None, words))
     return GridColumn(printable(heading), is_number=column.unit not in _LEFT)
 
@@ -47,7 +48,7 @@ def cells_of(table: Table) -> Callable[[Values, int], str]:
 
     def write(row: Values, at: int) -> str:
         column, value = table.columns[at], row[at]
-        if column.said is not None and (value is None or isinstance(value, str)):
+        if column.said is not None and (value is None or isinstance(value, (str, list))):
             others = {name: row[place] for name, place in beside[at]}
             # A row that adds up others has no name that could be told.
             if NO_VALUE not in others.values():

@@ -67,6 +67,8 @@ def report_sql(name: str) -> str:
 
 
 _NAME_OF_PROCESS = ("process", Said("no_name"))
+_LAUNCHING_OPERATION = ("operation", Said("launching_operation"))
+_FUNCTION = ("function", Said("function_or_none"))
 
 BUCKETS = Pivot(
     "bucket",
@@ -76,7 +78,7 @@ BUCKETS = Pivot(
         "gil_wait", "gpu_wait", "io_wait", "sleeping", "lost", "unknown",
     ),
 )  # fmt: skip
-_RESOURCES = Pivot("resource", "time_ns", ("CPU", "CPU+GPU", "GPU", "none", "not measured"))
+_RESOURCES = Pivot("resource", "time_ns", ("CPU", "CPU+GPU", "GPU", "none"))
 
 # In the summary of everything only: `--by operation` tells all of it.
 TOP_OPERATIONS = Report(
@@ -198,6 +200,7 @@ REPORTS = {
             assumes=("thread_state",),
             pivot=_RESOURCES,
             hidden=("share", "count"),
+            said=(("resource", Said("or_not_measured")),),
         ),
         Report(
             "layer",
@@ -205,6 +208,10 @@ REPORTS = {
             additive=("time_ns", "share", "count", "sampled_ns"),
             needs=("native_call", "cuda_call", "cpu_sample"),
             assumes=("thread_state",),
+            said=(
+                ("layer", Said("or_not_known")),
+                ("resource", Said("resource_on_cpu")),
+            ),
         ),
         Report(
             "transitions",
@@ -212,6 +219,7 @@ REPORTS = {
             additive=("count",),
             needs=("native_call", "cuda_call"),
             hidden=("process_id",),
+            said=(("from_layer", Said("from_layer", ("counted",), is_always_known=False)),),
             notes=(("not_measured", "gap"),),
         ),
         Report(
@@ -219,6 +227,11 @@ REPORTS = {
             "what threads waited for while sleeping or blocked",
             additive=("time_ns", "share", "count"),
             needs=("thread_state", "wait", "cuda_call"),
+            said=(
+                ("wait", Said("or_not_known")),
+                ("inside", Said("layer_or_none")),
+                ("state", Said("or_not_measured")),
+            ),
         ),
         Report(
             "peer",
@@ -247,6 +260,7 @@ REPORTS = {
             "Python functions by samples: self is innermost, with the native code it called",
             additive=("self_samples", "self_share"),
             needs=("cpu_sample",),
+            said=(_FUNCTION,),
         ),
         Report(
             "path-functions",
@@ -254,6 +268,7 @@ REPORTS = {
             " with the native code it called",
             additive=("self_samples",),
             needs=("cpu_sample",),
+            said=(_FUNCTION,),
             by_iteration=True,
         ),
         Report(
@@ -261,6 +276,7 @@ REPORTS = {
             "innermost Python functions of each operation by samples, and what they ran",
             additive=("samples", "share"),
             needs=("cpu_sample",),
+            said=(_FUNCTION, ("layer", Said("or_not_known"))),
         ),
         Report(
             "cpu",
@@ -304,6 +320,7 @@ REPORTS = {
             "GPU time by the operation that launched it, and by the one open when it began",
             additive=("launches", "launched_ns", "ran_ns"),
             needs=("gpu_activity",),
+            said=(_LAUNCHING_OPERATION,),
         ),
         Report(
             "launch-functions",
@@ -324,6 +341,7 @@ REPORTS = {
             ),
             needs=("gpu_activity",),
             hidden=("process_id",),
+            said=(_LAUNCHING_OPERATION,),
         ),
         Report(
             "latency",
@@ -340,31 +358,39 @@ REPORTS = {
             key=("process_id",),
             needs=("gpu_activity",),
             hidden=("share", "sampled_ns"),
-            said=(_NAME_OF_PROCESS,),
+            said=(_NAME_OF_PROCESS, _LAUNCHING_OPERATION, ("bucket", Said("or_not_known"))),
         ),
         Report(
             "idle",
             "gaps in the GPU work of each process, by what the launching thread did",
             additive=("gaps", "time_ns", "share", "unlaunched_ns"),
             needs=("gpu_activity",),
+            said=(
+                _LAUNCHING_OPERATION,
+                ("cause", Said("or_not_known")),
+                ("state", Said("or_not_known")),
+            ),
         ),
         Report(
             "resource-overlap",
             "resources that worked for a process at once; no time is counted twice",
             additive=("time_ns", "share"),
             needs=("thread_state", "native_call", "cuda_call", "gpu_activity"),
+            said=(("resources", Said("set_or_others")),),
         ),
         Report(
             "operation-overlap",
             "operations that were innermost at once, over all threads and processes",
             additive=("time_ns", "share"),
             needs=("operation",),
+            said=(("operations", Said("set_or_others")),),
         ),
         Report(
             "process-overlap",
             "processes that worked at once, on a CPU or a GPU",
             additive=("time_ns", "share"),
             needs=("thread_state", "gpu_activity"),
+            said=(("process_ids", Said("set_or_others")),),
         ),
     )
 }

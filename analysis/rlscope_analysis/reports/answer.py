@@ -100,7 +100,9 @@ def _is_known(columns: Sequence[str], rows: Sequence[Values], name: str, said: S
     if said is not None and said.is_always_known:
         return bool(rows)
     places = [columns.index(one) for one in (name, *(said.columns if said else ()))]
-    return any(row[at] is not None for row in rows for at in places)
+    # What is said of a count of 0 is that there is nothing.
+    nothing = (None,) if said is None else (None, 0)
+    return any(row[at] not in nothing for row in rows for at in places)
 
 
 def _column(

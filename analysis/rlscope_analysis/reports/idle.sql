@@ -1,8 +1,6 @@
 -- Gaps in the work of the GPUs, by what the launching thread did when they began.
 SELECT
-  coalesce(operation, '(call not in the trace)') AS operation,
-  coalesce(cause, 'not known') AS cause,
-  coalesce(state, 'not known') AS state,
+  operation, cause, state,
   count(*) AS gaps,
   sum(duration_ns)::BIGINT AS time_ns,
   sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (), 0) AS share,
@@ -11,4 +9,5 @@ SELECT
   max(duration_ns) AS max_ns
 FROM idle_gap
 GROUP BY 1, 2, 3
-ORDER BY time_ns DESC, 1, 2, 3
+-- Ties in the order of the words that people see.
+ORDER BY time_ns DESC, operation NULLS FIRST, coalesce(cause, 'not known'), coalesce(state, 'not known')

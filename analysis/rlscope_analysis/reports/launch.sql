@@ -1,7 +1,7 @@
 -- Launches by operation: how long the GPU took to begin, and the GPU time on both sides.
 WITH launched AS (
   SELECT
-    coalesce(operation, '(call not in the trace)') AS operation,
+    operation,
     count(*) AS launches,
     sum(end_ns - start_ns)::BIGINT AS launched_ns,
     quantile_disc(latency_ns, 0.5) AS latency_p50_ns,
@@ -13,7 +13,7 @@ WITH launched AS (
   GROUP BY 1
 ), ran AS (
   SELECT
-    coalesce(running_operation, '(call not in the trace)') AS operation,
+    running_operation AS operation,
     sum(end_ns - start_ns)::BIGINT AS ran_ns
   FROM launch
   WHERE kind <> 'sync'
@@ -25,5 +25,5 @@ SELECT
   coalesce(l.launched_ns, 0) AS launched_ns,
   coalesce(r.ran_ns, 0) AS ran_ns,
   l.latency_p50_ns, l.latency_p99_ns, l.queue_p50_ns, l.queue_p99_ns
-FROM launched AS l FULL JOIN ran AS r ON r.operation = l.operation
-ORDER BY launched_ns DESC, ran_ns DESC, 1
+FROM launched AS l FULL JOIN ran AS r ON r.operation IS NOT DISTINCT FROM l.operation
+ORDER BY launched_ns DESC, ran_ns DESC, 1 NULLS FIRST

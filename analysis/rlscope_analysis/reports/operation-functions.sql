@@ -8,19 +8,18 @@ WITH placed AS (
 ), named AS (
   SELECT
     CASE WHEN s.path_id = 0 THEN '(unannotated)' ELSE p.name END AS operation,
-    coalesce(k.leaf, '(no Python function)') AS function,
+    k.leaf AS function,
     s.layer, s.n
   FROM sampled AS s
   LEFT JOIN stack AS k ON k.stack_id = s.stack_id
   LEFT JOIN operation_path AS p ON p.path_id = s.path_id
 )
 SELECT
-  operation, function,
-  coalesce(named.layer::VARCHAR, 'not known') AS layer,
+  operation, function, named.layer::VARCHAR AS layer,
   sum(n)::BIGINT AS samples,
   sum(n) / sum(sum(n)) OVER (PARTITION BY operation) AS operation_share,
   sum(n) / sum(sum(n)) OVER () AS share
 FROM named
 GROUP BY operation, function, named.layer
 /* of_operation */
-ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function, named.layer NULLS FIRST
+ORDER BY sum(sum(n)) OVER (PARTITION BY operation) DESC, operation, samples DESC, function NULLS FIRST, named.layer NULLS FIRST

@@ -2,7 +2,7 @@
 WITH annotated AS (
   SELECT DISTINCT thread_id FROM operation_coded
 ), shown AS (
-  SELECT operation, coalesce(resource, 'not measured') AS resource, time_ns, count
+  SELECT operation, resource, time_ns, count
   FROM resource_time
   WHERE thread_id IN (SELECT thread_id FROM annotated) OR NOT EXISTS (SELECT thread_id FROM annotated)
 )

@@ -18,7 +18,8 @@ WITH instance AS (
 ), summed AS (
   SELECT
     process_id, operation,
-    CASE WHEN counted > 0 THEN coalesce(from_layer, 'no known call') END AS from_layer,
+    CASE WHEN counted > 0 THEN from_layer END AS from_layer,
+    coalesce(counted > 0, false) AS is_counted,
     to_layer,
     CASE WHEN bool_and(reason IS NULL) THEN sum(count)::BIGINT END AS count,
     CASE WHEN bool_and(counted IS NOT NULL) THEN sum(counted)::BIGINT END AS counted,
@@ -35,4 +36,7 @@ LEFT JOIN process AS q ON q.process_id = t.process_id
 LEFT JOIN instance AS i ON i.process_id IS NOT DISTINCT FROM t.process_id AND i.operation = t.operation
 LEFT JOIN counted AS c
   ON c.process_id IS NOT DISTINCT FROM t.process_id AND c.operation = t.operation AND c.layer = t.to_layer
-ORDER BY t.count DESC NULLS LAST, t.process_id, t.operation, t.from_layer, t.to_layer
+-- Ties in the order of the words that people see.
+ORDER BY
+  t.count DESC NULLS LAST, t.process_id, t.operation,
+  CASE WHEN t.is_counted THEN coalesce(t.from_layer, 'no known call') END, t.to_layer

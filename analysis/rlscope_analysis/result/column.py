@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlscope_analysis.result.note import Note
 
 
 class Unit(Enum):
@@ -81,6 +85,8 @@ class Column:
     scale: Scale | None = None
     most: int | None = None
     """So much of a longer name is shown."""
+    heading: Note | None = None
+    """The words over it in place of the label: it is for one value of a column that has `said`."""
     said: Said | None = None
     """None: people see the value itself, and - where there is none."""
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.result.column import Column, Role, Scale, Unit
+from rlscope_analysis.result.note import note
 from rlscope_analysis.result.table import Table, sum_of, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rlscope_analysis.result.note import Note
     from rlscope_analysis.result.table import Pivot, Values
 
 _TOTAL = "total"
@@ -36,10 +38,13 @@ def pivoted(table: Table, pivot: Pivot) -> Table:
         {value for line in lines.values() for value in line}, key=lambda value: _rank(pivot, value)
     )
     columns = [table.columns[place] for place in labels]
+    said = table.columns[over].said
     for value in values:
         name = f"{pivot.over}: {value}"
+        heading = None if said is None else note(said.code, value=value)
+        words = "-" if value is None else str(value)
         columns += [
-            _sum_column(name, "-" if value is None else str(value), f"{name} error"),
+            _sum_column(name, words, f"{name} error", heading),
             Column(f"{name} error", Unit.NS, Role.HIDDEN),
         ]
     columns.append(_sum_column(_TOTAL, _TOTAL))
@@ -51,11 +56,13 @@ def pivoted(table: Table, pivot: Pivot) -> Table:
     return replace(table, columns=tuple(columns), rows=rows, total=total, pivot=None)
 
 
-def _sum_column(name: str, label: str, error: str | None = None) -> Column:
+def _sum_column(
+    name: str, label: str, error: str | None = None, heading: Note | None = None
+) -> Column:
     share_of = None if error is None else _TOTAL
     return Column(
         name, Unit.NS, label=label, additive=True, share_of=share_of, share_error=error,
-        scale=Scale.SHORT_MS,
+        scale=Scale.SHORT_MS, heading=heading,
     )  # fmt: skip
 
 

@@ -35,6 +35,8 @@ LAYER_COVERAGE = "native_call:{layer}"
 
 # The operation that owns the time when none is open.
 UNANNOTATED = "(unannotated)"
+# The phase of what is in none.
+NO_PHASE = "(no phase)"
 # What people call an iteration of their training loop.
 ITERATION_NAMES = ("iteration", "step", "update", "epoch")
 # The operation that owns the time of which operations were dropped, and its source.

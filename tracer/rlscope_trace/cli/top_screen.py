@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from rlscope_analysis.schema.vocabulary import NO_PHASE
 from rlscope_analysis.wording import printable
 from rlscope_trace.cli.top_words import (
-    NO_PHASE,
     NOT_MEASURED,
     called,
     clock,

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from rlscope_trace.record.live.view import Headline, View
 
 NOT_MEASURED = "-"
-NO_PHASE = "(no phase)"
 
 
 def percent(share: float | None) -> str:
