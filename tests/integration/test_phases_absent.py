@@ -39,7 +39,7 @@ def damaged_native(package: Path) -> None:
 
 
 def other_python(package: Path) -> None:
-    with (package / "__init__.py").open("a") as file:
+    with (package / "starting.py").open("a") as file:
         file.write("\n\ndef _unsupported():\n    return 'other_python\\tpypy'\n")
 
 

@@ -149,8 +149,10 @@ class ProcessMonitor:
                 self._sampler = None
         for pid in pids:
             self._processes[pid] = Process(pid, is_new=False)
-        self._thread = threading.Thread(target=self._run, name="rls-monitor", daemon=True)
-        start_thread(self._thread)
+        thread = threading.Thread(target=self._run, name="rls-monitor", daemon=True)
+        start_thread(thread)
+        # One that could not be started cannot be waited for.
+        self._thread = thread
 
     def facts(self) -> dict[str, object]:
         """Return what the spool gets to know: for the tables meta and capture."""
