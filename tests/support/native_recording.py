@@ -95,6 +95,8 @@ def until_probed(spool: Path, module: str, count: int = 1) -> None:
     until(
         lambda: probed_sites(spool, module) >= count,
         what=f"{count} functions of {module} are probed",
+        # Beside other work PyTorch alone takes a minute to load.
+        deadline_s=180,
     )
 
 
