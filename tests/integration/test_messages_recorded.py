@@ -45,10 +45,6 @@ PROGRAM = (
     """
 import os, socket, sys, time
 
-def say(*words):
-    # In one piece: others write there, too.
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
-
 def take(fd):
     while True:
         os.sched_yield()
@@ -189,6 +185,10 @@ def work():
     end_ns = time.thread_time_ns() + 2_000_000
     while time.thread_time_ns() < end_ns:
         pass
+
+def say(*words):
+    # In one piece: others write there, too.
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 def take(fd):
     while True:
