@@ -45,8 +45,7 @@ _INTERVALS_SQL = f"""
 SELECT process_id, {_ALIVE}::INTEGER AS code, start_ns, end_ns FROM process
 UNION ALL
 SELECT t.process_id, {_CPU}, s.start_ns, s.end_ns
-FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id
-WHERE s.state = 'running'
+FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.thread_id WHERE s.state = 'running'
 UNION ALL
 SELECT t.process_id, {_CPU} + {code_of("LAYER", "c.layer")}, c.start_ns, c.end_ns
 FROM native_call_coded AS c JOIN thread AS t ON t.thread_id = c.thread_id

@@ -75,9 +75,9 @@ class TableReader:
         for index, (_, key, *_) in enumerate(SWEPT_TABLES):
             by_thread = key == "thread_id"
             chosen = chunk_query(chunk, index, [f"thread_id IN ({listed})"] if by_thread else [])
-            places = "SELECT NULL::INTEGER AS id, 0"
-            if by_thread:
-                places = f"{_PLACES} AS place FROM thread"
+            places = (
+                f"{_PLACES} AS place FROM thread" if by_thread else "SELECT NULL::INTEGER AS id, 0"
+            )
             query = f"""
                 WITH
                   step AS (

@@ -71,8 +71,7 @@ class ProbedCudaCalls:
         self._trace.clear("cuda_call_coded")
         self._trace.insert(
             "cuda_call_coded",
-            "SELECT c.* FROM all_cuda_calls AS c"  # noqa: S608
-            f" JOIN thread AS t USING (thread_id) {_SORTED}",
+            f"SELECT c.* FROM all_cuda_calls AS c JOIN thread AS t USING (thread_id) {_SORTED}",  # noqa: S608
         )
         self._con.execute("DROP TABLE all_cuda_calls")
         self._con.execute("DROP TABLE cuda_site")

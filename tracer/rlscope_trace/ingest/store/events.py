@@ -81,8 +81,7 @@ class EventWriter:
             self._trace.insert(
                 table,
                 f"SELECT s.* FROM staged_{name} AS s"  # noqa: S608
-                " JOIN thread AS t USING (thread_id)"
-                f" ORDER BY t.process_id, thread_id, {order}",
+                f" JOIN thread AS t USING (thread_id) ORDER BY t.process_id, thread_id, {order}",
             )
             self._con.execute(f"DROP TABLE staged_{name}")
         self._trace.insert(_OTHERS_TABLE, f"FROM staged_{_OTHERS} ORDER BY cpu, start_ns, end_ns")

@@ -155,7 +155,7 @@ class ProcessMonitor:
         self._thread = thread
 
     def facts(self) -> dict[str, object]:
-        """Return what the spool gets to know: for the tables meta and capture."""
+        """Return what the spool gets to know: for the tables meta and coverage."""
         reasons = {kind: fact.to_json() for kind, fact in self.reasons.items()}
         facts = {**self._settings.facts(), "not_measured": reasons}
         if self._calls is not None:
