@@ -20,6 +20,8 @@ _STEPS = ("installs", "imports", "records", "is_true", "summarizes", "reads", "e
 _LEAST = ("g++", "zlib1g-dev", "rapidjson-dev", "python3-dev", "python3-venv")
 _SDIST_ROOT = "bookworm"
 _FAIL_SECONDS = 5
+_LAYOUT_ROOT = "bookworm"
+_LAYOUTS = ("uv_venv", "uv_tool", "uv_run", "pipx", "poetry")
 
 
 def check(names: Sequence[str], *, sdist: bool) -> int:
@@ -37,6 +39,8 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
             rows.append(row)
             failed |= row[-1] != "ok"
     _print_matrix(rows)
+    if _LAYOUT_ROOT in names:
+        failed |= not _try_layouts(shared)
     if sdist:
         failed |= not _try_sdist(shared)
     say(f"checked in {time.monotonic() - begun:.0f} s")
@@ -71,6 +75,20 @@ def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
     return [*shown, *cells, str(said.get("first_summary_s", "")), ", ".join(failures) or "ok"]
 
 
+def _try_layouts(shared: Path) -> bool:
+    """Install a wheel as uv, pipx and Poetry do, and record by sudo as their hint says."""
+    root = _copy_of(roots.make(_LAYOUT_ROOT), "layouts")
+    log = WORK / "logs/check-layouts.log"
+    roots.install(root, "python3", "python3-venv", "sudo", "passwd", log=log)
+    (wheel,) = shared.glob("*-cp311-*.whl")
+    reported = _trial(root, "python3", f"/mnt/shared/{wheel.name}", "layouts", shared)
+    for step, text in reported["failures"].items():
+        say(f"--- {step} failed:\n{text}")
+    cells = [f"{name} {'yes' if reported['said'].get(name) else 'no'}" for name in _LAYOUTS]
+    say(f"layouts of environments: {', '.join(cells)}")
+    return not reported["failures"]
+
+
 def _trial(root: Path, python: str, package: str, kind: str, shared: Path, **env: str) -> Any:  # noqa: ANN401
     words = roots.entering(
         root, python, "/mnt/shared/in_root.py", python, package, kind, shared=shared, **env
@@ -103,7 +121,7 @@ def _try_sdist(shared: Path) -> bool:
     line = next((line for line in text.splitlines() if "hint: sudo apt-get" in line), None)
     took = reported["said"]["installs_s"]
     say(f"source archive in a bare root: {took} s, {line and line.strip()}")
-    good = line is not None and "g++" in line
+    good = line is not None and "g++" in line and took <= _FAIL_SECONDS
     for packages, kind, recorder in (
         (_LEAST, "reading", "off"),
         (_of_readme(), "full", "auto"),

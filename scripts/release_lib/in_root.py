@@ -1,6 +1,6 @@
 """Runs inside a bare root: installs what it is given, tries it, and prints what worked as JSON.
 
-    python3 in_root.py PYTHON PACKAGE [full|reading]
+    python3 in_root.py PYTHON PACKAGE full|reading|layouts
 
 Written for any Python from 3.10 on, with nothing of ours.
 """
@@ -26,6 +26,18 @@ KINETO = {
         {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1000, "dur": 50}
     ],
 }
+HOW_LONG = "SELECT sum(running_ns) BETWEEN 900000000 AND 3000000000 AS is_known FROM thread_time"
+USER_HOME = "/home/user"
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+POETRY_NEW = "poetry init --no-interaction --name tried --python '>=3.10,<3.16'"
+# The hint of a refusal, copied as it is, must work.
+SUDO_TRIAL = f"""
+RUN:rlscope-trace record --no-calibrate -o run.duckdb -- python3 -c '{BUSY}' 2>refused || true
+hint=$(sed -n 's/^ *hint: *//p' refused)
+case $hint in sudo\\ *) ;; *) cat refused; exit 1 ;; esac
+echo "$hint"; bash -c "$hint"
+RUN:rlscope-trace sql run.duckdb '{HOW_LONG}'
+"""
 LOADED = """
 import rlscope_trace._ingest, rlscope_analysis._sweep, rlscope_analysis._perfetto
 import rlscope_analysis._critical_path
@@ -73,10 +85,7 @@ class Trial:
         self.step("doctor", self.command, "doctor", expect="tracing works")
         options = ("record", "--no-calibrate", "-o", "run.duckdb")
         self.step("records", self.command, *options, "--", "venv/bin/python", "-c", BUSY)
-        question = (
-            "SELECT sum(running_ns) BETWEEN 900000000 AND 3000000000 AS is_known FROM thread_time"
-        )
-        self.step("is_true", self.command, "sql", "run.duckdb", question, expect="true")
+        self.step("is_true", self.command, "sql", "run.duckdb", HOW_LONG, expect="true")
         self.step("summarizes", self.command, "summarize", "run.duckdb", "--all")
 
     def reads(self) -> None:
@@ -107,6 +116,40 @@ class Trial:
             "home_read_only", self.command, *run, "venv/bin/python", "-c", "1", HOME=str(home)
         )
 
+    def layouts(self) -> None:
+        """Install it as the managers of environments do, and trace as a user who has sudo."""
+        self.step("venv", self.python, "-m", "venv", "tools")
+        self.step("managers", "tools/bin/pip", "install", "uv", "pipx", "poetry")
+        self._make_user()
+        home = f"{USER_HOME}/tried"
+        tools = f"PATH={self.folder}/tools/bin:$PATH UV_PYTHON_DOWNLOADS=never"
+        # uv and Poetry have authorities of their own; these are the machine's, as pip is told.
+        if "PIP_CERT" in os.environ:
+            tools += f" SSL_CERT_FILE={CERTIFICATES} REQUESTS_CA_BUNDLE={CERTIFICATES}"
+        uv = f"UV_PYTHON={self.python}"
+        for name, makes, runs in (
+            ("uv_venv", f"{uv} uv venv e; uv pip install --python e {self.package}", "e/bin/"),
+            ("uv_tool", f"{uv} uv tool install {self.package}", "~/.local/bin/"),
+            ("uv_run", f"uv init --bare --python {self.python}; uv add {self.package}", "uv run "),
+            (
+                "pipx",
+                f"pipx install --force --python {self.python} {self.package}",
+                "~/.local/bin/",
+            ),
+            ("poetry", f"{POETRY_NEW}; poetry run pip install {self.package}", "poetry run "),
+        ):
+            again = f"rm -rf {home}; mkdir {home}; cd {home}; export {tools}"
+            script = f"set -e; {again}; {makes}; {SUDO_TRIAL.replace('RUN:', runs)}"
+            self.step(name, "su", "-", "user", "-c", script, expect="true")
+
+    def _make_user(self) -> None:
+        """Make a user who may use sudo, which has a PATH of its own."""
+        self.run(
+            "useradd", "--create-home", "--home-dir", USER_HOME, "--shell", "/bin/bash", "user"
+        )
+        Path("/etc/sudoers.d/user").write_text("user ALL=(ALL) NOPASSWD: ALL\n")
+        self.folder.chmod(0o755)
+
 
 def main() -> None:
     """Try a package, and print what was found."""
@@ -117,7 +160,9 @@ def main() -> None:
     trial.said["has"] = found
     begun = time.monotonic()
     try:
-        if trial.install():
+        if kind == "layouts":
+            trial.layouts()
+        elif trial.install():
             if kind == "full":
                 trial.records()
                 trial.said["first_summary_s"] = round(time.monotonic() - begun, 1)

@@ -1,6 +1,9 @@
 """Every branch of the doctor's checks, on made-up machines."""
 
+import ast
 import errno
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +35,20 @@ def test_sudo_command_quotes_the_users_words() -> None:
     assert sudo_command(ARGV) == SUDO_HINT
     expected = "sudo env \"PATH=$PATH\" rlscope-trace -o 'a b' -- python train.py"
     assert sudo_command(["-o", "a b", "--", "python", "train.py"]) == expected
+
+
+def test_a_program_of_several_lines_is_pasted_as_it_was_given() -> None:
+    """Printed in one line, since a message has no other; a shell makes the same words of it."""
+    words = ["-o", "a\tb", "--", "python", "-c", "print('a')\nprint(\"\\n$HOME\")", "\udcff\u2028"]
+    command = sudo_command(words)
+    assert "\n" not in command
+    assert command.isprintable()
+    pasted = command.removeprefix('sudo env "PATH=$PATH" rlscope-trace ')
+    show = shlex.join([sys.executable, "-c", "import sys; print(ascii(sys.argv[1:]))"])
+    done = subprocess.run(
+        ["bash", "-c", f"{show} {pasted}"], capture_output=True, text=True, check=True
+    )
+    assert ast.literal_eval(done.stdout) == words
 
 
 def test_sudo_command_works_where_it_is_pasted(

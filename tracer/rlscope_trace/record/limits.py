@@ -1,12 +1,12 @@
 """The limits that this process runs under: those that would cost a recording are met before it."""
 
 import resource
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 
 from rlscope_trace import address_space
 from rlscope_trace.errors import TracerError
+from rlscope_trace.texts import shell_line
 
 # Probes, the files of samples and the memory of shims take one descriptor each.
 _WANTED_FILES = 65536
@@ -60,5 +60,5 @@ def _value(limit: int) -> float:
 def _too_low(what: str, found: str, needed: str, remedy: str, argv: Sequence[str]) -> TracerError:
     return TracerError(
         f"the limit of {what} is {found}, and recording needs {needed}",
-        hint=f"{remedy}; {shlex.join(['rlscope-trace', *argv])}",
+        hint=f"{remedy}; {shell_line(['rlscope-trace', *argv])}",
     )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rlscope_trace.texts import shell_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,7 +36,7 @@ def sudo_command(argv: Sequence[str]) -> str:
     `env "PATH=$PATH"` keeps a virtual environment on the PATH, which sudo's secure_path drops. A
     command that the PATH of the user's shell does not have is named in full.
     """
-    words = shlex.join(argv)
+    words = shell_line(argv)
     program = sys.argv[0]
     if Path(program).name == _NAME and (_is_run_by_another() or not _is_on_path(program)):
         return f"sudo {shlex.quote(os.path.abspath(program))} {words}"  # noqa: PTH100 - links stay
