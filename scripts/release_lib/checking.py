@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from release_lib import roots
+from release_lib import in_pod, roots
 from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, run, say
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _LEAST = ("g++", "zlib1g-dev", "rapidjson-dev", "python3-dev", "python3-venv")
 _SDIST_ROOT = "bookworm"
 _FAIL_SECONDS = 5
 _LAYOUT_ROOT = "bookworm"
+# Of the time recorded, which a program that only computes runs, whatever else the machine does.
+_BUSY = 0.2
 _LAYOUTS = ("uv_venv", "uv_tool", "uv_run", "pipx", "poetry")
 
 
@@ -41,6 +44,7 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
     _print_matrix(rows)
     if _LAYOUT_ROOT in names:
         failed |= not _try_layouts(shared)
+        failed |= not _try_containers(shared)
     if sdist:
         failed |= not _try_sdist(shared)
     say(f"checked in {time.monotonic() - begun:.0f} s")
@@ -87,6 +91,33 @@ def _try_layouts(shared: Path) -> bool:
     cells = [f"{name} {'yes' if reported['said'].get(name) else 'no'}" for name in _LAYOUTS]
     say(f"layouts of environments: {', '.join(cells)}")
     return not reported["failures"]
+
+
+def _try_containers(shared: Path) -> bool:
+    """Record in containers: what the recorder is, and what it may, in each case of in_pod.py."""
+    bare, log = roots.make(_LAYOUT_ROOT), WORK / "logs/check-containers.log"
+    recorder, program = _copy_of(bare, "recorder"), _copy_of(bare, "program")
+    (wheel,) = shared.glob("*-cp311-*.whl")
+    roots.install(recorder, "python3", "python3-venv", log=log)
+    roots.install(program, "python3", log=log)
+    for words in (
+        ("python3", "-m", "venv", "/venv"),
+        ("/venv/bin/pip", "install", f"/mnt/shared/{wheel.name}"),
+    ):
+        roots.enter(recorder, *words, shared=shared, log=log)
+    good = True
+    for name, case in in_pod.CASES.items():
+        one = recorder if case.sees == "launches it" else program
+        words = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+                 sys.executable, in_pod.__file__, name, recorder, one)  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        found = json.loads(done.stdout) if done.returncode == 0 else {}
+        works = found.get("processes") == 1 and found["running"] > _BUSY and found["samples"] > 0
+        user = "root" if case.user == 0 else "the program's user"
+        outcome = "yes" if works else f"no: {found or done.stderr}"
+        say(f"container: {case.sees}; recorder is {user}, {case.capabilities.upper()}: {outcome}")
+        good &= works
+    return good
 
 
 def _trial(root: Path, python: str, package: str, kind: str, shared: Path, **env: str) -> Any:  # noqa: ANN401

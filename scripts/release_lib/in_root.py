@@ -136,7 +136,7 @@ class Trial:
                 f"pipx install --force --python {self.python} {self.package}",
                 "~/.local/bin/",
             ),
-            ("poetry", f"{POETRY_NEW}; poetry run pip install {self.package}", "poetry run "),
+            ("poetry", f"{POETRY_NEW}; poetry run pip install {self.package}", "poetry run -- "),
         ):
             again = f"rm -rf {home}; mkdir {home}; cd {home}; export {tools}"
             script = f"set -e; {again}; {makes}; {SUDO_TRIAL.replace('RUN:', runs)}"

@@ -262,7 +262,7 @@ def test_a_message_is_of_who_sent_its_first_byte(tmp_path: Path, channel: str) -
     path = tmp_path / "trace.duckdb"
     done = rlscope(
         "-o", path, "--sample-hz=0", "--transitions=off", "--messages=all", "--",
-        sys.executable, "-c", SENDERS, channel, "20",
+        sys.executable, "-c", SENDERS, channel, "60",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+import _duckdb
 import pytest
 
 from conftest import WORKLOADS, Workload
@@ -103,6 +104,16 @@ def test_a_thread_that_works_is_waited_for() -> None:
     bounded = Bounded(patience_s=0.01)
     assert bounded.call(lambda: sum(range(20_000_000))) > 0
     bounded.close()
+
+
+def test_a_scan_at_low_priority_is_waited_for() -> None:
+    """A thread of its own scans, and the one that waits for it does nothing."""
+    library = _duckdb.__file__
+    scan = _capture.PythonScan(os.getpid())
+    bounded = Bounded(patience_s=0.01)
+    assert bounded.call(lambda: scan.entry_points([library]))["points"]
+    bounded.close()
+    assert not has_left_behind()
 
 
 def test_a_thread_of_a_recorder_that_stands_behind_already_works(

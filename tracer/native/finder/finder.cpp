@@ -11,6 +11,7 @@
 
 #include "finder/gate.h"
 #include "finder/scan.h"
+#include "held_up.h"
 
 namespace rls {
 namespace {
@@ -203,7 +204,9 @@ std::map<std::string, std::uint64_t> PythonFinder::Exported(
 
 void RunAtLowPriority(const std::function<void()>& work) {
   std::exception_ptr error;
+  const auto waiting = static_cast<pid_t>(syscall(SYS_gettid));
   std::thread thread([&] {
+    const WorksFor works_for(waiting);
     SetPriority(kNice);  // of this thread alone, which ends: there is nothing to set back
     try {
       work();
