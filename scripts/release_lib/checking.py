@@ -108,8 +108,8 @@ def _try_containers(shared: Path) -> bool:
     good = True
     for name, case in in_pod.CASES.items():
         one = recorder if case.sees == "launches it" else program
-        words = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-                 sys.executable, in_pod.__file__, name, recorder, one)  # fmt: skip
+        words = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork",
+                 "--kill-child", sys.executable, in_pod.__file__, name, recorder, one)  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         found = json.loads(done.stdout) if done.returncode == 0 else {}
         works = found.get("processes") == 1 and found["running"] > _BUSY and found["samples"] > 0
