@@ -151,6 +151,31 @@ def test_code_of_a_worker_beside_its_simulation_is_a_message_where_it_packs_one(
     assert codes(builder)[code] == 79
 
 
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("Connection._recv (connection.py:390)", "message_overhead"),
+        ("ForkingPickler.dumps (reduction.py:48)", "message_overhead"),
+        ("Queue.get (queues.py:94)", "message_overhead"),
+        ("Queue.get (queue.py:154)", "os_kernel"), ("send (train.py:7)", "os_kernel"),
+    ],
+)  # fmt: skip
+def test_a_program_without_phases_packs_and_sends_messages(
+    builder: TraceBuilder, frame: str, code: str
+) -> None:
+    """For 40 of 100; the rest is code of its own."""
+    builder.thread(builder.process(pid=1), states=[run(200)])
+    builder.coverage("cpu_sample")
+    for start in (0, 100):
+        # Another stack of operations: a sample tells of what is in the same.
+        builder.operation(1, start + 60, start + 100, "collect")
+        builder.sample(1, start + 50, "python", frames=("main (train.py:1)",))
+        builder.sample(1, start + 90, "other", in_kernel=True, frames=("main (train.py:1)", frame))
+    iterations(builder, 100)
+    reported = codes(builder)
+    assert (reported[code], reported["python_overhead"]) == (80, 120)
+
+
 def test_an_evaluation_has_the_questions_to_the_policy_between_its_steps(
     builder: TraceBuilder,
 ) -> None:

@@ -34,7 +34,7 @@ _FACTS = (
     "both_in_python", "both_of_python",
     "leads", "of_python",
     "is_locked", "is_handed_over", "is_asking", "sampled_layer",
-    "sampled_in_kernel", "is_for_disk", "is_own_code",
+    "sampled_in_kernel", "is_for_disk", "is_own_code", "is_message",
     "team_works",
     "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
     "memory_is_short", "reads_pages", "is_throttled",

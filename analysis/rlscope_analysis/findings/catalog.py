@@ -325,7 +325,9 @@ CATALOG = (
         # What a worker marks with a name of its own, such as a method of an actor, is not that.
         " OR (NOT is_lead AND simulates AND phase IS NULL AND NOT is_marked AND NOT is_own_code)"
         # In its phase `wait` it hands over and takes: where it runs there, it packs and unpacks.
-        " OR (is_lead AND phase = 'wait' AND cause = 'running')",
+        " OR (is_lead AND phase = 'wait' AND cause = 'running')"
+        # In no phase, but in multiprocessing.
+        " OR (cause = 'running' AND phase IS NULL AND is_message)",
         "packs, sends, receives and unpacks messages between processes",
         "one process for all environments, larger messages",
         _pieces("message_overhead"),

@@ -36,21 +36,22 @@ WITH launch_gap AS (
 ), sampled AS (
   SELECT
     c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
-    coalesce(s.is_own_code, false) AS is_own_code, coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
+    coalesce(s.is_own_code, false) AS is_own_code, coalesce(s.is_message, false) AS is_message,
+    coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
   FROM (FROM critical_path WHERE cause = 'running') AS c
   {if_samples} LEFT JOIN _limit_sample AS s
     ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND {if_samples_on}
   UNION ALL
-  SELECT c.*, NULL, NULL, false, false, m.is_short, f.faults > 0, NULL
+  SELECT c.*, NULL, NULL, false, false, false, m.is_short, f.faults > 0, NULL
   FROM (FROM critical_path WHERE cause = 'blocked') AS c
   ASOF LEFT JOIN stall AS m ON m.ts_ns >= c.start_ns
   ASOF LEFT JOIN faulted AS f ON f.process_id = c.process_id AND f.ts_ns >= c.start_ns
   UNION ALL
-  SELECT c.*, NULL, NULL, false, false, NULL, NULL, q.from_ns <= c.start_ns
+  SELECT c.*, NULL, NULL, false, false, false, NULL, NULL, q.from_ns <= c.start_ns
   FROM (FROM critical_path WHERE cause = 'cpu_wait') AS c
   {if_quota} LEFT JOIN throttled AS q ON {if_quota_on}
   UNION ALL
-  SELECT *, NULL, NULL, false, false, NULL, NULL, NULL FROM critical_path
+  SELECT *, NULL, NULL, false, false, false, NULL, NULL, NULL FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
 )
 SELECT

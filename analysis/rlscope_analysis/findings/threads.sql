@@ -85,7 +85,9 @@ WITH frame AS (
       '\b_?(send|recv|receive|pack|unpack|dump|load|pickle|unpickle|serialize|deserialize|encode|decode)(s|all)?(_\w+)? \(|'
       || '\b(connection|reduction|queues?|socket|selectors|pickle|managers|pool|process|shared_memory|synchronize|'
       || 'popen_\w+|async_vector_env|subproc_vec_env)\.py:'
-    ) AS is_message
+    ) AS may_be_message,
+    -- Of those only multiprocessing: what `send` and `load` of a program do is known of workers alone.
+    regexp_matches(frames[-1], '\((connection|reduction|queues|managers|synchronize)\.py:') AS is_message
   FROM stack_coded
 ), at_barrier AS (
   -- Spinning until others of its team are done, who all have their CPUs: with fewer threads it would do their work.
@@ -102,7 +104,8 @@ WITH frame AS (
 )
 SELECT
   s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id, b.team_works,
-  coalesce(s.layer = 'python' AND NOT s.in_kernel AND NOT k.is_message, false) AS is_own_code
+  coalesce(s.layer = 'python' AND NOT s.in_kernel AND NOT k.may_be_message, false) AS is_own_code,
+  coalesce(k.is_message, false) AS is_message
 FROM (
   SELECT thread_id, ts_ns, layer, in_kernel, stack_id FROM cpu_sample
   WHERE thread_id IN (SELECT thread_id FROM critical_path_coded)
