@@ -329,7 +329,7 @@ CATALOG = (
         # In no phase, but in multiprocessing.
         " OR (cause = 'running' AND phase IS NULL AND is_message)",
         "packs, sends, receives and unpacks messages between processes",
-        "one process for all environments, larger messages",
+        "one process for all, or batches, or shared memory",
         _pieces("message_overhead"),
         _LEAST,
         proof="--view path-functions",
