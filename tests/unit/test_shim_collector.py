@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from recording import until
 from rlscope_trace._capture import DiskSpace, ShimCollector, TracedProcesses
 from rlscope_trace._ingest import ShimScan
 from shim_builder import TID, VERSION, ShimBuilder
@@ -79,6 +80,29 @@ def test_memory_that_is_being_made_is_found_later(tmp_path: Path, memory: int) -
     assert not shims.is_taken(os.getpid())
     set_up(memory)
     assert shims.find(os.getpid()) == 1
+
+
+def test_its_thread_sleeps_again_after_a_process_was_found(tmp_path: Path, memory: int) -> None:
+    set_up(memory)
+    shims = collector(tmp_path / "only")
+    shims.start()
+    assert shims.find(os.getpid()) == 1
+
+    def thread() -> list[Path]:
+        tasks = list(Path("/proc/self/task").iterdir())
+        return [task for task in tasks if (task / "comm").read_text() == "rls-shims\n"]
+
+    def sleeps() -> int:
+        lines = (found[0] / "status").read_text().splitlines()
+        (line,) = (line for line in lines if line.startswith("voluntary_ctxt_switches"))
+        return int(line.split()[1])
+
+    until(thread, what="it has its name")
+    found = thread()
+    # One that is woken at once each time never gives up its CPU by itself.
+    before = sleeps()
+    until(lambda: sleeps() >= before + 5, what="the thread sleeps", deadline_s=20)
+    shims.stop()
 
 
 def test_descriptors_that_a_stranger_sends_are_not_kept(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ void ShimCollector::Run() {
   while (!stopping_) {
     pollfd events[] = {{announcements_.fd(), POLLIN, 0}, {wake_, POLLIN, 0}};
     poll(events, 2, interval_ms);
+    ForgetWakeups();
     Receive();
     const std::lock_guard<std::timed_mutex> lock(mutex_);
     const std::size_t fullest = DrainAll();
@@ -79,6 +80,12 @@ void ShimCollector::Run() {
     traced_->ForgetEnded();
     forget_ns = housekeeping_ns + kForgetNs;
   }
+}
+
+// What was written stays readable, and poll() would return at once for ever.
+void ShimCollector::ForgetWakeups() {
+  std::uint64_t count = 0;
+  if (read(wake_, &count, sizeof(count)) < 0) return;  // nobody has: it does not wait
 }
 
 void ShimCollector::Stop() {

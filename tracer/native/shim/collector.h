@@ -85,6 +85,7 @@ class ShimCollector {
   };
 
   void Run();
+  void ForgetWakeups();
   std::size_t Receive();  // how many announcements
   bool Add(int memfd, std::uint32_t pid);
   bool HasRoomFor(std::uint32_t pid);
