@@ -230,6 +230,7 @@ CATALOG = (
         _grouped("gpu_kind, gpu_name, operation", "gpu_kind IN ('memcpy', 'memset')"),
         0.1,
         proof="--view gpu",
+        is_of_lead=True,
     ),
     Limit(
         "gpu_bound",
@@ -240,6 +241,7 @@ CATALOG = (
         " GROUP BY ALL ORDER BY ms DESC",
         _BOUND,
         proof="--view kernel",
+        is_of_lead=True,
     ),
     Limit(
         "gpu_throttled",
@@ -250,6 +252,7 @@ CATALOG = (
         " WHERE name = 'throttle_reasons' GROUP BY ALL ORDER BY ALL",
         _LEAST,
         proof="--view gpu",
+        is_of_lead=True,
     ),
     Limit(
         "sync_in_step",

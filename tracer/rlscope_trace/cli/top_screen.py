@@ -40,9 +40,10 @@ _OTHER_LINES = 7
 _MOST_PHASES = 6
 KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep as a trace  Esc Back"
 HELP = (
-    "Times are of the last two seconds. Of a process they are those of its busiest thread: on a",
-    "CPU, in the queue for one, waiting. Python and native code are distinguished by samples.",
-    "CPUs counts all threads. waits for: who ended most of its waiting.",
+    "Times are of the last two seconds. Of a process they are those of its busiest",
+    "thread: on a CPU, in the queue for one, waiting. Python and native code are",
+    "distinguished by samples. CPUs counts all threads. waits for: who ended most",
+    "of its waiting.",
 )
 
 
@@ -109,8 +110,8 @@ class Screen:
         return Text.assemble(
             (" top ", "reverse"), " ", (printable(_program(view) or self.program)[:20], "bold"),
             f"  pid {pid}{more}  {clock(view.elapsed_ns)}  ",
+            ("paused  ", "yellow") if self.is_paused else "",
             (f"lost {view.lost:,}", lost), f"  recorder {100 * view.recorder:.1f} %",
-            ("  paused", "yellow") if self.is_paused else "",
         )  # fmt: skip
 
     def _sparkline(self, width: int) -> Iterator[Text]:
