@@ -3,47 +3,17 @@
  * Why a thread leaves the CPU of its own accord, with BTF: the system call it is in, read
  * from the registers that it entered the OS kernel with. This costs nothing until a traced
  * thread goes to sleep, where probes on system calls would cost every one of them.
- *
- * The numbers and registers are those of x86-64; elsewhere the reason is not known.
  */
 #ifndef RLS_BTF_REASON_H
 #define RLS_BTF_REASON_H
 
 #include "btf_filter.h"
+#include "machine.h"
 
 /* task_struct.flags: threads that have never entered from user space. */
 #define PF_IO_WORKER 0x00000010
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
-
-#define TS_COMPAT 0x0002 /* thread_info.status: in a system call of a 32-bit program */
-
-/* arch/x86/entry/syscalls/syscall_64.tbl */
-enum {
-	SYS_READ = 0,
-	SYS_WRITE = 1,
-	SYS_POLL = 7,
-	SYS_IOCTL = 16,
-	SYS_PREAD64 = 17,
-	SYS_WRITEV = 20,
-	SYS_SELECT = 23,
-	SYS_CONNECT = 42,
-	SYS_RECVMSG = 47,
-	SYS_FSYNC = 74,
-	SYS_FDATASYNC = 75,
-	SYS_FUTEX = 202,
-	SYS_PSELECT6 = 270,
-	SYS_PPOLL = 271,
-	SYS_ACCEPT4 = 288,
-	SYS_PREADV = 295,
-	SYS_PWRITEV = 296,
-	SYS_RECVMMSG = 299,
-	SYS_SYNCFS = 306,
-	SYS_SENDMMSG = 307,
-	SYS_PREADV2 = 327,
-	SYS_PWRITEV2 = 328,
-	SYS_FUTEX_WAIT = 455,
-};
 
 /* super_block.s_magic */
 #define ANON_INODE_FS_MAGIC 0x09041934
@@ -110,10 +80,9 @@ static __always_inline bool in_socket_call(struct task_struct *task)
 
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		return false;
-	if (!bpf_core_field_exists(regs->orig_ax) || task->thread_info.status & TS_COMPAT ||
-	    !takes_one_file((long)regs->orig_ax))
+	if (is_32_bit(task) || !takes_one_file(system_call_of(regs)))
 		return false;
-	inode = inode_of(task, regs->di);
+	inode = inode_of(task, first_argument(regs));
 	return inode && type_of_inode(inode) == RLS_FILE_SOCKET;
 }
 
@@ -148,28 +117,30 @@ static __always_inline __u64 futex_detail(__u64 address, __u64 expected)
 static __always_inline __u64 off_reason_of(struct task_struct *task, bool is_current)
 {
 	struct pt_regs *regs;
+	__u64 first;
 	long call;
 
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		return 0;
+	if (is_32_bit(task))
+		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	if (!bpf_core_field_exists(regs->orig_ax) || task->thread_info.status & TS_COMPAT)
-		return 0;
-	call = (long)regs->orig_ax;
+	call = system_call_of(regs);
 	/* Not in a system call: a page fault, or a stop on the way back to user space. */
-	if (call < 0 || call > 0x3fff)
+	if (call < 0 || call > SYS_OTHER)
 		return 0;
+	first = first_argument(regs);
 	if (call == SYS_FUTEX)
-		return RLS_REASON(call, futex_detail(regs->di, regs->dx));
+		return RLS_REASON(call, futex_detail(first, third_argument(regs)));
 	if (call == SYS_FUTEX_WAIT)
-		return RLS_REASON(call, futex_detail(regs->di, regs->si));
+		return RLS_REASON(call, futex_detail(first, second_argument(regs)));
 	if (takes_one_file(call))
-		return RLS_REASON(call, file_detail(task, regs->di));
+		return RLS_REASON(call, file_detail(task, first));
 	if (call == SYS_POLL || call == SYS_PPOLL)
-		return RLS_REASON(call,
-				  poll_detail(task, (const void *)regs->di, regs->si, is_current));
+		return RLS_REASON(call, poll_detail(task, (const void *)first,
+						    second_argument(regs), is_current));
 	if (call == SYS_SELECT || call == SYS_PSELECT6)
-		return RLS_REASON(call, RLS_REASON_FILE(RLS_FILE_UNKNOWN, regs->di));
+		return RLS_REASON(call, RLS_REASON_FILE(RLS_FILE_UNKNOWN, first));
 	return RLS_REASON(call, 0);
 }
 

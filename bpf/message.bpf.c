@@ -21,14 +21,6 @@
 
 #define EAGAIN 11
 
-/* arch/x86/entry/syscalls/syscall_64.tbl */
-enum {
-	SYS_READV = 19,
-	SYS_RECVFROM = 45,
-	SYS_EPOLL_WAIT = 232,
-	SYS_EPOLL_PWAIT = 281,
-};
-
 /* What has not been read yet at one end. */
 struct rls_unread {
 	__u64 first_ns; /* when it was written, the first of it; 0: all is known to be read */
@@ -193,7 +185,7 @@ static __always_inline bool found_nothing(long call, long result)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
 {
-	long call = (long)regs->orig_ax;
+	long call = system_call_of(regs);
 	bool reads = call == SYS_READ || call == SYS_READV;
 	struct pipe_inode_info *pipe;
 	const struct inode *inode;
@@ -202,16 +194,16 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long bytes)
 
 	if (found_nothing(call, bytes)) {
 		track = track_of_current();
-		if (track && !(bpf_get_current_task_btf()->thread_info.status & TS_COMPAT))
+		if (track && !is_32_bit(bpf_get_current_task_btf()))
 			track->asked_ns = bpf_ktime_get_ns();
 		return 0;
 	}
 	if (bytes <= 0 || (!reads && call != SYS_WRITE && call != SYS_WRITEV))
 		return 0;
 	track = track_of_current();
-	if (!track || bpf_get_current_task_btf()->thread_info.status & TS_COMPAT)
+	if (!track || is_32_bit(bpf_get_current_task_btf()))
 		return 0;
-	inode = inode_of(bpf_get_current_task_btf(), regs->di);
+	inode = inode_of(bpf_get_current_task_btf(), first_argument(regs));
 	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFIFO)
 		return 0;
 	pipe = BPF_CORE_READ(inode, i_pipe);

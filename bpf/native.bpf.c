@@ -19,10 +19,12 @@ extern bool bpf_session_is_return(void) __ksym __weak;
  * interrupted look as if they had been left, to the OS kernel too.
  */
 static __noinline bool settle_stack(struct task_struct *task, __u32 thread_id,
-				    struct rls_native_calls *stack, __u64 stack_pointer)
+				    struct rls_native_calls *stack,
+				    const struct pt_regs___user *at_entry)
 {
+	__u64 stack_pointer = at_entry->sp;
 	__u64 top = frame_at(stack, stack->depth - 1)->stack_pointer;
-	bool jumped = top == stack_pointer && is_return_armed(task, stack_pointer);
+	bool jumped = top == stack_pointer && is_return_armed(task, at_entry);
 
 	if (is_on_signal_stack(task, stack_pointer) && !is_on_signal_stack(task, top)) {
 		COUNT_NATIVE_LOSS(declined);
@@ -35,14 +37,15 @@ static __noinline bool settle_stack(struct task_struct *task, __u32 thread_id,
 
 /* Remembers the call; 0 where its return is of no interest. */
 static __always_inline int push_call(struct task_struct *task, __u32 thread_id,
-				     struct rls_native_calls *stack, __u64 stack_pointer,
-				     __u64 cookie)
+				     struct rls_native_calls *stack,
+				     const struct pt_regs___user *at_entry, __u64 cookie)
 {
+	__u64 stack_pointer = at_entry->sp;
 	struct rls_native_frame *frame;
 
 	forget_passed(stack, stack_pointer);
 	if (stack->depth && frame_at(stack, stack->depth - 1)->stack_pointer <= stack_pointer &&
-	    !settle_stack(task, thread_id, stack, stack_pointer))
+	    !settle_stack(task, thread_id, stack, at_entry))
 		return 0;
 	if (stack->depth >= RLS_NATIVE_DEPTH) {
 		count_call(RLS_NATIVE_SITE(cookie), 0);
@@ -85,7 +88,7 @@ static __noinline int begin_call(void *ctx)
 	stack->latest = cookie;
 	if (stack->epoch != native_epoch)
 		forget_abandoned(stack, native_epoch);
-	return push_call(task, track->thread_id, stack, ((struct pt_regs___user *)ctx)->sp, cookie);
+	return push_call(task, track->thread_id, stack, ctx, cookie);
 }
 
 /* Of a call whose entry was seen by another link. */
@@ -128,8 +131,7 @@ static __always_inline void end_call(void *ctx, bool is_chosen)
 		return;
 	cookie = bpf_get_attach_cookie(ctx);
 	stack = bpf_task_storage_get(&calls, task, 0, 0);
-	/* The return address has been popped. */
-	stack_pointer = ((struct pt_regs___user *)ctx)->sp - SLOT_BYTES;
+	stack_pointer = ((struct pt_regs___user *)ctx)->sp - RETURN_SLOT_BYTES;
 	if (stack)
 		depth = depth_of_call(stack, stack_pointer, cookie);
 	/* That link sees it return too, or its call is counted as abandoned. */

@@ -3,17 +3,9 @@
 #ifndef RLS_NATIVE_STACK_H
 #define RLS_NATIVE_STACK_H
 
-#include "os_types.h"
-
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
+#include "machine.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-/* The context of a uprobe program: the registers of the interrupted code. */
-struct pt_regs___user {
-	unsigned long sp;
-};
 
 struct xol_area {
 	unsigned long vaddr;
@@ -35,19 +27,14 @@ struct task_struct___uprobes {
 
 #pragma clang attribute pop
 
-/* A pushed return address. */
-#define SLOT_BYTES 8
-
-/* Whether the return address at `slot` has been replaced by that of an armed return probe. */
-static __always_inline bool is_return_armed(struct task_struct *task, __u64 slot)
+/* Whether where the function returns to has been replaced by that of an armed return probe. */
+static __always_inline bool is_return_armed(struct task_struct *task,
+					    const struct pt_regs___user *at_entry)
 {
 	struct task_struct___uprobes *current = (void *)task;
 	__u64 trampoline = BPF_CORE_READ(current, mm, uprobes_state.xol_area, vaddr);
-	__u64 address = 0;
 
-	if (!trampoline || bpf_probe_read_user(&address, sizeof(address), (void *)slot))
-		return false;
-	return address == trampoline;
+	return trampoline && return_address(at_entry) == trampoline;
 }
 
 static __always_inline bool is_on_signal_stack(struct task_struct *task, __u64 stack_pointer)

@@ -72,8 +72,16 @@ struct sched_entity {
 };
 
 struct thread_info {
+	unsigned long flags;
 	__u32 status; /* x86 */
 	__u32 cpu;
+};
+
+struct thread_struct {
+	unsigned long fsbase; /* x86 */
+	struct {
+		unsigned long tp_value;
+	} uw; /* arm64 */
 };
 
 struct super_block {
@@ -126,6 +134,7 @@ struct task_struct {
 	char comm[16];
 	struct signal_struct *signal;
 	struct bpf_local_storage *bpf_storage;
+	struct thread_struct thread;
 };
 
 struct sk_buff_head {
@@ -160,11 +169,24 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+/* Each field is of one machine, but for sp: see machine.h. */
 struct pt_regs {
-	unsigned long si; /* x86, all of them */
+	unsigned long si; /* x86 */
 	unsigned long di;
 	unsigned long dx;
 	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
+	__u64 regs[31]; /* arm64 */
+	__u64 pc;
+	__u64 orig_x0;
+	__s32 syscallno;
+};
+
+/* The context of a uprobe program: the registers of the interrupted code. */
+struct pt_regs___user {
+	unsigned long sp;
+	__u64 regs[31]; /* arm64 */
 };
 
 #pragma clang attribute pop

@@ -1,42 +1,28 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Samples of the traced threads: at every tick of a CPU's clock, where the thread on it is, the
- * top of its stack and the Python functions it is in. x86-64 only.
+ * top of its stack and the Python functions it is in.
  *
  * Everything read here belongs to a running program and can be anything: it is only ever copied,
  * followed through reads that can fail, and bounded.
  */
 #include "btf_filter.h"
+#include "machine.h"
 #include "sample.h"
 
 /* Fields of the OS kernel's types that only this object needs. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct thread_struct___sample {
-	unsigned long fsbase;
-};
 
 struct mm_struct___sample {
 	unsigned long start_stack;
 };
 
 struct task_struct___sample {
-	struct thread_struct___sample thread;
 	struct mm_struct___sample *mm;
 	__u64 self_exec_id;
 };
 
 #pragma clang attribute pop
-
-/* What a tick hands over: the registers as <asm/ptrace.h> orders them. */
-struct rls_registers {
-	__u64 others[16];
-	__u64 ip;
-	__u64 cs;
-	__u64 flags;
-	__u64 sp;
-	__u64 ss;
-};
 
 /* Process, as the recorder sees it -> its Python interpreter. */
 struct {
@@ -215,16 +201,15 @@ static __always_inline struct rls_python *python_of(struct rls_raw_sample *sampl
 static __always_inline void add_python(struct rls_raw_sample *sample, struct task_struct *task)
 {
 	struct rls_python *python = python_of(sample, task);
-	struct task_struct___sample *fields = (void *)task;
 	bool has_state = false;
 	__u64 frame;
 
 	if (!python)
 		return;
 	sample->flags |= RLS_RAW_PYTHON;
-	/* On x86-64 pthread_self() is where the FS register points. */
-	frame = frame_of_thread(python, sample->thread_id, BPF_CORE_READ(fields, thread.fsbase),
-				sample->ts_ns, &has_state);
+	frame = frame_of_thread(python, sample->thread_id,
+				thread_pointer(task) - python->self_before, sample->ts_ns,
+				&has_state);
 	if (!has_state)
 		return;
 	sample->flags |= RLS_RAW_THREAD_STATE;
@@ -250,17 +235,28 @@ static __always_inline void add_user_registers(struct rls_raw_sample *sample,
 					       const struct rls_registers *at_tick,
 					       struct task_struct *task)
 {
-	struct rls_registers user;
+	struct pt_regs *user;
+	__u64 ip, sp, link;
 
-	sample->ip = at_tick->ip;
-	sample->sp = at_tick->sp;
-	if (at_tick->cs & 3)
+	if (is_in_user_space(at_tick)) {
+		ip = at_tick->ip;
+		sp = at_tick->sp;
+		link = link_at_tick(at_tick);
+		/* Loads of both branches could become one, by a pointer that the verifier refuses.
+		 */
+		barrier_var(ip);
+		barrier_var(sp);
+		barrier_var(link);
+		sample->ip = ip;
+		sample->sp = sp;
+		sample->link = link;
 		return;
+	}
+	user = (struct pt_regs *)bpf_task_pt_regs(task);
 	sample->flags |= RLS_RAW_IN_OS_KERNEL;
-	/* Zero where it fails. */
-	bpf_probe_read_kernel(&user, sizeof(user), (void *)bpf_task_pt_regs(task));
-	sample->ip = user.ip;
-	sample->sp = user.sp;
+	sample->ip = code_address(user);
+	sample->sp = stack_address(user);
+	sample->link = link_of(user);
 }
 
 SEC("perf_event")

@@ -34,10 +34,11 @@ struct rls_raw_sample {
 	rls_u32 stack_bytes; /* in use */
 	rls_u64 ip;
 	rls_u64 sp;
+	rls_u64 link; /* where it returns to if that is not on the stack; 0: it is */
 	rls_u64 frames[RLS_SAMPLE_FRAMES]; /* code objects, innermost first; 0: no function */
 	rls_u64 stack[RLS_SAMPLE_STACK_BYTES / 8];
 };
-RLS_ASSERT_SIZE(rls_raw_sample, 56 + 8 * RLS_SAMPLE_FRAMES + RLS_SAMPLE_STACK_BYTES);
+RLS_ASSERT_SIZE(rls_raw_sample, 64 + 8 * RLS_SAMPLE_FRAMES + RLS_SAMPLE_STACK_BYTES);
 
 #define RLS_PYTHON_ABSENT 0xffff
 
@@ -60,7 +61,8 @@ struct rls_python {
 	rls_u16 frame_prev;   /* frame: its caller */
 	rls_u16 frame_code;   /* frame: its code object */
 	rls_u16 frame_owner;  /* frame: who owns it, one byte; or RLS_PYTHON_ABSENT */
-	rls_u16 reserved[4];
+	rls_u16 self_before;  /* bytes from pthread_self() to the thread pointer */
+	rls_u16 reserved[3];
 };
 RLS_ASSERT_SIZE(rls_python, 48);
 

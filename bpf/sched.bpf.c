@@ -113,8 +113,8 @@ static __always_inline bool serves_interrupts(struct task_struct *thread)
 /*
  * Whether this code runs in an interrupt that borrowed `current`, recognised by the stack:
  * interrupts have their own, and `context` (the arguments of the tracepoint) lies on
- * the one in use. Except on x86, where an interrupt of user code starts on the task's
- * stack: then the registers saved there come from no system call (orig_ax is -1). The
+ * the one in use. Except that an interrupt of user code starts on the task's stack on x86, and may
+ * leave work to it on arm64: then the registers saved there come from no system call. The
  * price: a wakeup out of a page fault counts as an interrupt too. preempt_count would
  * tell it directly, but is out of reach on kernels built without KALLSYMS_ALL.
  */
@@ -128,7 +128,7 @@ static __always_inline bool in_interrupt(struct task_struct *current, const void
 		return true;
 	if (current->flags & PF_KTHREAD)
 		return serves_interrupts(current);
-	return bpf_core_field_exists(regs->orig_ax) && (long)regs->orig_ax < 0;
+	return system_call_of(regs) < 0;
 }
 
 /*

@@ -135,7 +135,7 @@ ROOMS = {TRACER: TRACER_ROOMS, ANALYSIS: ANALYSIS_ROOMS}
 # What the C and C++ code of a folder may include from this repository, as written there. The
 # collector shares with the kernel half: the records, the per-thread state, the tracepoint offsets.
 INCLUDES = {
-    "bpf": r"[a-z_]+\.h",
+    "bpf": r"[a-z0-9_]+\.h",
     "cupti": r"[a-z_]+\.h",
     "tracer/native": r"[a-z_]+\.h",
     "tracer/native/capture": r"(capture/|spool/)?[a-z_]+\.h|bpf/(records|track|tp_fields)\.h",
@@ -143,7 +143,7 @@ INCLUDES = {
     "tracer/native/inject": r"(inject/)?[a-z_]+\.h",
     "tracer/native/probes": r"(probes/|capture/|finder/)?[a-z_]+\.h|bpf/(records|native_state)\.h",
     "tracer/native/samples": (
-        r"(samples/|capture/|spool/|inject/)?[a-z_]+\.h|bpf/(records|sample)\.h"
+        r"(samples/|capture/|spool/|inject/)?[a-z0-9_]+\.h|bpf/(records|sample)\.h"
     ),
     "tracer/native/shim": r"(shim/)?[a-z_]+\.h|cupti/records\.h",
     "tracer/native/spool": r"(spool/)?[a-z_]+\.h|bpf/records\.h",

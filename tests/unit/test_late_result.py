@@ -195,3 +195,18 @@ def test_repair_swallows_what_a_strange_nvtx_raises() -> None:
         "sys.modules.update({'nvtx': nvtx, 'nvtx._lib.lib': types.ModuleType('lib')})"
     )
     assert "error=_repair_nvtx: SystemExit()" in run_repair(setup, "print(given['RESULT'])")
+
+
+@pytest.mark.parametrize(("machine", "is_refused"), [(183, True), (62, False)])
+def test_a_program_of_another_machine_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: int, is_refused: bool
+) -> None:
+    """e_machine of aarch64 and of x86-64."""
+    (tmp_path / "7").mkdir()
+    header = b"\x7fELF\x02\x01" + bytes(12) + machine.to_bytes(2, "little")
+    (tmp_path / "7/exe").write_bytes(header)
+    (tmp_path / "7/maps").write_text("7f00-7f01 r-xp 00000000 00:00 1 /lib/libc.so.6\n")
+    monkeypatch.setattr(inject, "PROC", tmp_path)
+    said = [fact_sentence(fact) for fact, _ in inject._program_obstacles(7)]
+    refusal = "the shim cannot be loaded into pid 7: libraries are loaded into running programs on"
+    assert [words.startswith(refusal) for words in said] == ([True] if is_refused else [])

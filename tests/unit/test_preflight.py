@@ -415,3 +415,12 @@ def test_what_a_python_of_a_stranger_answers_is_one_warning(tmp_path: Path, scri
     (found,) = phases.check_phases(python(tmp_path, script), None, fact_reason)
     assert found.level == "warning"
     assert "could not be asked" in found.what
+
+
+def test_the_machine_is_named_with_what_it_cannot_have() -> None:
+    assert kernel.check_machine("x86_64").level == "ok"
+    finding = kernel.check_machine("aarch64")
+    assert (finding.level, finding.name) == ("note", "machine")
+    assert "--inject" in finding.what
+    assert "aarch64" in finding.what
+    assert finding.remedy is not None

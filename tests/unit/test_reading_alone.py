@@ -69,7 +69,8 @@ def test_what_records_says_in_one_error_why_not(words: str) -> None:
     ("system", "machine", "reason"),
     [
         ("Darwin", "arm64", "eBPF is of Linux, not of Darwin"),
-        ("Linux", "aarch64", "was not tried on aarch64"),
+        ("Linux", "riscv64", "not for riscv64"),
+        ("Linux", "aarch64", "built without the recorder"),
         ("Linux", "x86_64", "built without the recorder"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rlscope_trace.record import surroundings
-from rlscope_trace.record.machine_speed import probe_machine
+from rlscope_trace.record.machine_speed import cpu_model, probe_machine
 from rlscope_trace.record.surroundings import Surroundings, chosen_variables
 
 if TYPE_CHECKING:
@@ -150,3 +150,15 @@ def test_the_probes_of_the_machine() -> None:
     assert isinstance(found["deflate"], str)
     speeds = [found[name] for name in ("single_core_mb_s", "memory_mb_s", "wake_up_ns")]
     assert all(isinstance(speed, (int, float)) and speed > 0 for speed in speeds)
+
+
+def test_a_cpu_has_a_name_or_numbers(tmp_path: Path) -> None:
+    """On aarch64 /proc/cpuinfo has no name; its first CPU speaks for all."""
+    path = tmp_path / "cpuinfo"
+    path.write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nCPU part\t: 1\n")
+    assert cpu_model(path) == "Some CPU @ 2 GHz"
+    part = "CPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: {}\n\n"
+    path.write_text(part.format("0xd0c") + part.format("0xd40"))
+    assert cpu_model(path) == "CPU implementer 0x41, CPU part 0xd0c, CPU variant 0x1"
+    path.write_text("processor\t: 0\n")
+    assert cpu_model(path) == cpu_model(tmp_path / "absent") == "not known"

@@ -4,9 +4,16 @@
 # libbpf needs, is the distribution's where this is built, and auditwheel adds it to a wheel that is
 # given away; zlib is on every distribution.
 file(REAL_PATH "${LIBBPF}" LIBBPF_FILE)
-file(REAL_PATH "${LIBZYDIS}" LIBZYDIS_FILE)
-# Its soname ends with the minor version, the name of its file with two more numbers.
-string(REGEX MATCH "libZydis\\.so\\.[0-9]+\\.[0-9]+" LIBZYDIS_SONAME "${LIBZYDIS_FILE}")
+# What reads instructions of x86-64, and what runs a function in another process.
+if(ON_X86_64)
+  file(REAL_PATH "${LIBZYDIS}" LIBZYDIS_FILE)
+  # Its soname ends with the minor version, the name of its file with two more numbers.
+  string(REGEX MATCH "libZydis\\.so\\.[0-9]+\\.[0-9]+" LIBZYDIS_SONAME "${LIBZYDIS_FILE}")
+  set(OF_MACHINE finder/site_x86_64.cpp inject/call.cpp inject/inject.cpp inject/place.cpp inject/state.cpp
+    inject/thread.cpp)
+else()
+  set(OF_MACHINE finder/site_aarch64.cpp inject/inject_elsewhere.cpp)
+endif()
 
 pybind11_add_module(_capture MODULE
   capture_module.cpp
@@ -37,17 +44,12 @@ pybind11_add_module(_capture MODULE
   finder/process.cpp
   finder/runtime.cpp
   finder/scan.cpp
-  finder/site.cpp
   finder/symbols.cpp
   inject/bindings.cpp
-  inject/call.cpp
-  inject/inject.cpp
   inject/loaded_object.cpp
   inject/mapped_file.cpp
   inject/maps.cpp
-  inject/place.cpp
-  inject/state.cpp
-  inject/thread.cpp
+  inject/variable.cpp
   probes/bindings.cpp
   probes/counters.cpp
   probes/drop.cpp
@@ -63,6 +65,7 @@ pybind11_add_module(_capture MODULE
   samples/process.cpp
   samples/python_offsets.cpp
   samples/sampler.cpp
+  samples/thread_self.cpp
   shim/announcements.cpp
   shim/collector.cpp
   shim/collector_bindings.cpp
@@ -74,7 +77,8 @@ pybind11_add_module(_capture MODULE
   shim/live_phases.cpp
   shim/memory.cpp
   shim/watch.cpp
-  shim/writer.cpp)
+  shim/writer.cpp
+  ${OF_MACHINE})
 # What Python sees of it is compiled in groups, each with one copy of what pybind11 makes of its
 # templates: this takes half the time.
 set_target_properties(_capture PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
@@ -84,8 +88,11 @@ set_source_files_properties(samples/bindings.cpp shim/collector_bindings.cpp
   PROPERTIES UNITY_GROUP samples)
 target_include_directories(_capture PRIVATE "${REPOSITORY_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
 target_compile_options(_capture PRIVATE -Wall -Wextra -Wconversion -Werror)
-target_link_libraries(_capture PRIVATE "${LIBBPF}" "${LIBZYDIS}" Threads::Threads)
+target_link_libraries(_capture PRIVATE "${LIBBPF}" Threads::Threads)
 set_target_properties(_capture PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
 install(TARGETS _capture LIBRARY DESTINATION .)
 install(FILES "${LIBBPF_FILE}" DESTINATION lib RENAME libbpf.so.1)
-install(FILES "${LIBZYDIS_FILE}" DESTINATION lib RENAME "${LIBZYDIS_SONAME}")
+if(ON_X86_64)
+  target_link_libraries(_capture PRIVATE "${LIBZYDIS}")
+  install(FILES "${LIBZYDIS_FILE}" DESTINATION lib RENAME "${LIBZYDIS_SONAME}")
+endif()

@@ -14,7 +14,10 @@ SHIM_FOLDER = PACKAGE / "shim"
 LIBRARY_FOLDER = PACKAGE / "lib"
 
 _ONLY_READS = "this installation reads traces and cannot record"
-_ELSEWHERE = "record on Linux x86-64, and read the trace here: rlscope-trace summarize TRACE"
+_ELSEWHERE = (
+    "record on Linux, x86-64 or aarch64, and read the trace here: rlscope-trace summarize TRACE"
+)
+_MACHINES = ("x86_64", "aarch64")
 _REBUILD = "RLSCOPE_RECORDER=on pip install --force-reinstall --no-deps rlscope-trace"
 
 
@@ -40,7 +43,7 @@ def require_recorder(package: Path = PACKAGE) -> None:
     if system.sysname != "Linux":
         reason = f"eBPF is of Linux, not of {system.sysname}"
         raise NoRecorderError(f"{_ONLY_READS}: {reason}", hint=_ELSEWHERE)
-    if system.machine != "x86_64":
-        reason = f"the recorder is made for x86-64, and was not tried on {system.machine}"
+    if system.machine not in _MACHINES:
+        reason = f"the recorder is made for x86-64 and aarch64, not for {system.machine}"
         raise NoRecorderError(f"{_ONLY_READS}: {reason}", hint=_ELSEWHERE)
     raise NoRecorderError(f"{_ONLY_READS}: it was built without the recorder", hint=_REBUILD)

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "machine.h"
+
 namespace rls {
 namespace {
 
@@ -62,7 +64,7 @@ bool ElfFile::ReadExactly(std::uint64_t offset, void* bytes, std::size_t count) 
 void ElfFile::ReadHeaders() {
   const auto header = Get<Elf64_Ehdr>(0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != EM_X86_64)
+      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != kElfMachine)
     return;
   std::optional<Elf64_Phdr> dynamic;
   for (unsigned i = 0; i < header->e_phnum; ++i) {

@@ -1,4 +1,4 @@
-// A 64-bit x86 ELF file of somebody else, read piece by piece. Every count and offset in it is
+// A 64-bit ELF file of somebody else, read piece by piece. Every count and offset in it is
 // taken for a lie until it fits the file: a damaged file has fewer symbols and functions, nothing
 // worse.
 #pragma once

@@ -18,6 +18,7 @@ Gated SiteIn(const std::vector<unsigned char>& code, std::uint64_t offset, std::
   if (const auto* distance = std::get_if<std::uint64_t>(&found))
     return {offset + *distance, false, start, nullptr};
   if (!IsEnteredOnce(code)) return Rejected("in a loop");
+  if (!MayBeStepped(code)) return Rejected("cannot be stepped");
   return {offset, true, start, nullptr};
 }
 

@@ -4,9 +4,12 @@
 enum { kSites = 16, kBytesEach = 64, kNone = -1 };
 
 // The first eight are cheap to probe, as FindCheapSite() of the finder has it: the OS kernel
-// emulates a push. The next eight are not: it has to step a move between registers. Both do
-// nothing.
-#if defined(__x86_64__)
+// emulates a push, on aarch64 an adr. The next eight are not: it has to step a move between
+// registers. Both do nothing.
+#if defined(__aarch64__)
+#define CHEAP "adr x9, .\nret\n"
+#define EXPENSIVE "mov x9, x0\nret\n"
+#elif defined(__x86_64__)
 #define CHEAP "push %rbp\npop %rbp\nret\n"
 #define EXPENSIVE "mov %rdi,%rax\nret\n"
 #else

@@ -4,6 +4,7 @@
 
 #include "samples/code.h"
 #include "samples/sampler.h"
+#include "samples/thread_self.h"
 
 namespace py = pybind11;
 
@@ -24,7 +25,9 @@ std::optional<std::string> NotePython(Sampler& sampler, pid_t pid, const py::dic
   if (layout == nullptr) return name + " is not known";
   const auto address = runtime["runtime_start"].cast<std::uint64_t>();
   const py::gil_scoped_release released;
-  sampler.NotePython(pid, *layout, address);
+  const auto self_before = SelfBeforeThreadPointer(pid);
+  if (!self_before) return "the C library of the process does not say where its threads are";
+  sampler.NotePython(pid, *layout, address, *self_before);
   return std::nullopt;
 }
 

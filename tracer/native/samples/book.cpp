@@ -33,8 +33,9 @@ bool IsAlive(pid_t pid) { return access(("/proc/" + std::to_string(pid)).c_str()
 }  // namespace
 
 SampledPython TellPython(int python_fd, pid_t pid, const PythonLayout& layout,
-                         std::uint64_t runtime) {
+                         std::uint64_t runtime, std::uint16_t self_before) {
   SampledPython python = {&layout, layout.walk};
+  python.facts.self_before = self_before;
   python.facts.runtime = runtime;
   python.facts.start_stack = StartStack(pid);
   const auto key = static_cast<std::uint32_t>(pid);

@@ -35,7 +35,7 @@ struct SampledPython {
 // Where the interpreter of a process is, also for the program in the OS kernel, by the map
 // python_processes. Throws std::system_error.
 SampledPython TellPython(int python_fd, pid_t pid, const PythonLayout& layout,
-                         std::uint64_t runtime);
+                         std::uint64_t runtime, std::uint16_t self_before);
 
 class SampleBook {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "machine.h"
 #include "samples/code.h"
 
 namespace rls {
@@ -48,16 +49,19 @@ bool IsReturnAddress(const SampledProcess& process, const CodeRange& range, std:
   });
 }
 
-// Calls `use` with the range of each return address on the stack, innermost first, until it
-// returns true.
+// Calls `use` with the range of each return address, of the stack and the link, innermost first,
+// until it returns true.
 template <typename Use>
 void ForCallers(const rls_raw_sample& sample, const SampledProcess& process, Use use) {
+  const auto is_last = [&](std::uint64_t word) {
+    const std::uint64_t address = word & kCodeAddressBits;
+    const CodeRange* range = process.Find(address);
+    return range != nullptr && IsReturnAddress(process, *range, address) && use(*range);
+  };
+  if (is_last(sample.link)) return;
   const std::size_t words = std::min<std::size_t>(sample.stack_bytes, RLS_SAMPLE_STACK_BYTES) / 8;
-  for (std::size_t i = 0; i < words; ++i) {
-    const CodeRange* range = process.Find(sample.stack[i]);
-    if (range == nullptr || !IsReturnAddress(process, *range, sample.stack[i])) continue;
-    if (use(*range)) return;
-  }
+  for (std::size_t i = 0; i < words; ++i)
+    if (is_last(sample.stack[i])) return;
 }
 
 // OpenMP libraries that wait give the CPU to others now and then.

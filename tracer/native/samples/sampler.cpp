@@ -178,8 +178,10 @@ std::uint64_t Sampler::Resume() {
   return now_ns;
 }
 
-void Sampler::NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime) {
-  const SampledPython python = TellPython(object_.MapFd("python_processes"), pid, layout, runtime);
+void Sampler::NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime,
+                         std::uint16_t self_before) {
+  const SampledPython python =
+      TellPython(object_.MapFd("python_processes"), pid, layout, runtime, self_before);
   const std::lock_guard<std::mutex> lock(facts_mutex_);
   noted_.emplace_back(pid, python);
 }

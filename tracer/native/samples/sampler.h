@@ -46,7 +46,8 @@ class Sampler {
   // Begins to sample. Throws std::system_error where clock events are refused.
   void Start();
   // Where the interpreter of a process is. Throws std::system_error.
-  void NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime);
+  void NotePython(pid_t pid, const PythonLayout& layout, std::uint64_t runtime,
+                  std::uint16_t self_before);
   // Stops the clocks until Resume; returns when the last one stood still. Nothing is lost: there
   // are fewer samples. A CPU that comes meanwhile is sampled from Resume on.
   std::uint64_t Suspend();

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 
 _CPUINFO = Path("/proc/cpuinfo")
+_CPU_NUMBERS = ("CPU implementer", "CPU part", "CPU variant")
 
 
 def cpu_model(path: Path = _CPUINFO) -> str:
-    """Return what the CPU calls itself."""
+    """Return what the CPU calls itself; on aarch64 its numbers, as it has no name there."""
+    found: dict[str, str] = {}
     with suppress(OSError):
         for line in path.read_text(errors="replace").splitlines():
             name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return "not known"
+            found.setdefault(name.strip(), value.strip())
+    numbers = (f"{name} {found[name]}" for name in _CPU_NUMBERS if name in found)
+    return found.get("model name") or ", ".join(numbers) or "not known"
 
 
 def probe_machine() -> dict[str, float | str | None]:

@@ -20,7 +20,7 @@ _GENERAL = {
     ),
     "recorder_failed": _part("the recorder failed: {detail}"),
     "attaching_held_up": _part("the recorder failed: a thread that attaches probes was held up"),
-    "btf_needed": Coverage("needs the capture btf: x86-64, and an OS kernel with BTF"),
+    "btf_needed": Coverage("needs the capture btf: x86-64 or aarch64, and an OS kernel with BTF"),
     "probes_refused": Coverage("the OS kernel takes no such probe: {detail}"),
     "clock_refused": Coverage("the OS kernel refuses the clock: {detail}"),
     "kept_last": Coverage(

@@ -79,7 +79,9 @@ _REFUSALS = {
     "late_shadow_stack": _refused("it runs with a shadow stack, which forbids calls from outside"),
     "late_memory_refused": _refused("its memory may not be looked at"),
     "late_no_program": _refused("it has no program (a thread of the kernel?)"),
-    "late_other_machine": _refused("its program is not an x86-64 one"),
+    "late_other_machine": _refused(
+        "libraries are loaded into running programs on x86-64 only, and it is no such program"
+    ),
     "late_musl": _refused("it uses musl: only programs with glibc can be attached to late"),
     "late_static": _refused("it is statically linked, so that no library can be loaded into it"),
     "late_other_files": _refused("it has a file system of its own, without {subject}"),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.store.processes import Life
 
 _MESSAGES = ("early_message:socket", "early_message:pipe")
+# Those whose system calls the BPF programs know.
+_WAIT_MACHINES = ("x86_64", "aarch64")
 _CALL_LAYERS = ("simulator", "backend", "cuda_api")
 _Reported = TypeVar("_Reported")
 
@@ -67,7 +69,7 @@ def _of_all(session: Mapping[str, object], facts: ProbeFacts) -> list[KindCovera
         return [KindCoverage(None, kind, False, (NOT_REPORTED,)) for kind in kinds]
     reasons = {kind: fact_of(why) for kind, why in (reported.get("not_measured") or {}).items()}
     missing = {kind: () if fact is None else (fact,) for kind, fact in reasons.items()}
-    has_waits = session.get("capture") == "btf" and session.get("machine") == "x86_64"
+    has_waits = session.get("capture") == "btf" and session.get("machine") in _WAIT_MACHINES
     failed = () if facts.failure is None else (Fact("recorder_failed", detail=facts.failure),)
     others = () if session.get("capture") == "btf" else (Fact("btf_needed"),)
     rows = [

@@ -59,8 +59,8 @@ def _newest_headers() -> Path:
 def _merge(headers: Path, merged: Path) -> None:
     """Lay the halves into which Debian splits the headers over each other, as links.
 
-    linux-headers-X-amd64 has what was generated for one configuration, linux-headers-X-common the
-    rest; elsewhere everything stands in one folder.
+    linux-headers-X-amd64 (-arm64) has what was generated for one configuration,
+    linux-headers-X-common the rest; elsewhere everything stands in one folder.
     """
     common = headers.with_name(f"{headers.name.rpartition('-')[0]}-common")
     halves = [headers, common] if common.is_dir() else [headers]

@@ -53,6 +53,15 @@ def check_release(release: str) -> Finding:
     return Finding(name, "ok", f"{release} has all that is used (5.18)")
 
 
+def check_machine(machine: str) -> Finding:
+    """Say what of a recording this kind of machine cannot have."""
+    name = "machine"
+    if machine == "x86_64":
+        return Finding(name, "ok", "x86-64: all parts of a recording")
+    what = f"{machine}: all parts of a recording but --inject, which works on x86-64 only"
+    return Finding(name, "note", what, "rlscope-trace -- COMMAND")
+
+
 def has_btf(path: Path = BTF_PATH) -> bool:
     """Return whether the kernel's type information can be read: its first two bytes are a magic."""
     try:

@@ -60,6 +60,7 @@ def _kernel_findings(release: str) -> list[Finding]:
     can_raise = "CAP_SYS_RESOURCE" in _effective_capabilities()
     memlock_bytes = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return [
+        kernel.check_machine(os.uname().machine),
         kernel.check_release(release),
         kernel.check_btf(),
         kernel.check_tracefs(needed=not btf),
