@@ -6,12 +6,12 @@
  * must leave a process outside the traced tree as soon as they can. One of three sets is loaded:
  * `session_call` (6.13 and newer: one program for entry and return, which a bystander's return
  * does not even reach), or `enter_call` with `return_call`, attached to many points at once (6.6
- * and newer) or one by one.
+ * and newer) or one by one. The first is an object of its own, native_session.bpf.o, made with
+ * RLS_SESSION: for a function that the OS kernel does not have, libbpf would look through all
+ * modules, which takes CAP_SYS_ADMIN.
  */
 #include "native_calls.h"
 #include "native_stack.h"
-
-extern bool bpf_session_is_return(void) __ksym __weak;
 
 /*
  * Makes the remembered calls agree with the stack, on which a function is being called; false where
@@ -147,6 +147,9 @@ static __always_inline void end_call(void *ctx, bool is_chosen)
 	pop_call(track->thread_id, stack, now_ns, 0);
 }
 
+#ifdef RLS_SESSION
+extern bool bpf_session_is_return(void) __ksym;
+
 SEC("uprobe")
 int session_call(void *ctx)
 {
@@ -157,7 +160,7 @@ int session_call(void *ctx)
 	/* 1: the OS kernel need not arm a return probe. */
 	return begin_call(ctx) ? 0 : 1;
 }
-
+#else
 SEC("uprobe")
 int enter_call(void *ctx)
 {
@@ -171,6 +174,7 @@ int return_call(void *ctx)
 	end_call(ctx, false);
 	return 0;
 }
+#endif
 
 /* PyEval_SaveThread and PyEval_ReleaseThread, at their entry. */
 SEC("uprobe")

@@ -72,6 +72,45 @@ def test_root_itself_keeps_few_capabilities(tmp_path: Path) -> None:
     assert "NoNewPrivs:\t1" in recorder
 
 
+ASIDE = """
+import subprocess, sys, threading
+from pathlib import Path
+from rlscope_trace import _capture, confinement, rights
+confinement._PERF_EVENT_PARANOID = Path(sys.argv[1])
+rights.own_process()
+rights.become_recorder(None)
+ended = threading.Event()
+beside = threading.Thread(target=ended.wait)
+beside.start()
+
+def held(name, status="/proc/thread-self/status"):
+    words = dict(line.split(":") for line in Path(status).read_text().splitlines())
+    return int(words[name], 16) >> confinement.CAPABILITIES["CAP_SYS_ADMIN"] & 1
+
+print(held("CapPrm"), held("CapEff"), held("CapInh"), held("CapBnd"))
+with _capture.PerfRight():
+    print(held("CapEff"), held("CapEff", f"/proc/self/task/{beside.native_id}/status"))
+print(held("CapEff"), flush=True)
+subprocess.run(["grep", "CapPrm", "/proc/self/status"])
+ended.set()
+"""
+
+
+@pytest.mark.parametrize(("value", "permitted"), [("2", 0), ("3", 1), ("4", 1)])
+def test_the_right_to_perf_events_is_laid_aside(tmp_path: Path, value: str, permitted: int) -> None:
+    """As for Debian and Ubuntu; what is started from there has it not."""
+    (tmp_path / "paranoid").write_text(f"{value}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", ASIDE, tmp_path / "paranoid"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    first, during, after, child = done.stdout.splitlines()[:4]
+    assert first == f"{permitted} 0 0 0"
+    assert during == f"{permitted} 0"
+    assert after == "0"
+    assert not int(child.split()[1], 16) >> CAPABILITIES["CAP_SYS_ADMIN"] & 1
+
+
 def test_a_folder_that_is_closed_to_the_user_is_told_with_a_way_out(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     done = subprocess.run(

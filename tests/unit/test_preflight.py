@@ -233,6 +233,24 @@ def test_sysctl(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "is_admin", "has_capability", "level"),
+    [
+        ("2", False, True, "ok"), ("3", False, True, "warning"), ("4", False, True, "warning"),
+        ("3", True, True, "ok"), ("3", False, False, "note"),
+    ],
+)  # fmt: skip
+def test_perf_events_may_be_for_administrators(
+    tmp_path: Path, value: str, level: str, *, is_admin: bool, has_capability: bool
+) -> None:
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel/perf_event_paranoid").write_text(f"{value}\n")
+    found = kernel.check_perf_events(
+        is_admin=is_admin, has_capability=has_capability, root=tmp_path
+    )
+    assert (found.name, found.level) == ("perf_event_paranoid", level)
+
+
+@pytest.mark.parametrize(
     ("limit_bytes", "release", "can_raise", "level"),
     [
         (65536, "6.1.0", False, "ok"),

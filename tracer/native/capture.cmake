@@ -19,6 +19,7 @@ pybind11_add_module(_capture MODULE
   capture_module.cpp
   disk_space.cpp
   held_up.cpp
+  perf_right.cpp
   mounts.cpp
   process_stat.cpp
   procfs_ids.cpp

@@ -150,6 +150,12 @@ class HeldUp:
     def is_since(self, tid: int) -> bool:
         """Tell whether it has not run since the last call, nor is about to."""
 
+class PerfRight:
+    """A `with` block in which this thread may open perf events where that takes CAP_SYS_ADMIN."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
 class Drain:
     """The thread that empties the ring into the spool."""
 

@@ -61,6 +61,9 @@ _VERSION_3 = 0x20080522
 _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 8, 24, 38, 47
 _AMBIENT_RAISE = 2
 _LAST_CAPABILITY = Path("/proc/sys/kernel/cap_last_cap")
+_PERF_EVENT_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+FOR_PERFMON = 2
+"""The highest kernel.perf_event_paranoid that Linux itself knows: CAP_PERFMON is enough for all."""
 
 # include/uapi/linux/landlock.h; the numbers of its system calls are those of every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -79,13 +82,15 @@ _only_for_imports: list[bool] = []
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def confine(identity: Identity | None, keep: Collection[str]) -> None:
+def confine(
+    identity: Identity | None, keep: Collection[str], *, aside: Collection[str] = NOTHING
+) -> None:
     """Become a user (None: stay the one we are), with these capabilities as far as we have them.
 
+    aside: those that are permitted, and effective at no time but when a thread of ours asks for it.
     Call it while this process has one thread: capabilities belong to threads. Raises OSError.
     """
-    kept = [number for name, number in CAPABILITIES.items() if name in keep]
-    mask = sum(1 << number for number in kept) & _permitted()
+    mask, laid_aside = (_mask(names) & _permitted() for names in (keep, aside))
     if identity is not None:
         _prctl(_PR_SET_KEEPCAPS, 1)
     _drop_bounding(mask)
@@ -94,7 +99,7 @@ def confine(identity: Identity | None, keep: Collection[str]) -> None:
         os.setgroups(identity.groups)
         os.setresgid(identity.gid, identity.gid, identity.gid)
         os.setresuid(identity.uid, identity.uid, identity.uid)
-    _set_capabilities(mask, effective=0 if _only_for_imports else None)
+    _set_capabilities(mask | laid_aside, effective=0 if _only_for_imports else mask)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if (
         not _only_for_imports
@@ -116,7 +121,7 @@ def use_only_for_imports(rights: Collection[str]) -> None:
     They stay permitted: that keeps files of root from being opened by name, not from whoever has
     taken this process over.
     """
-    wanted = sum(1 << CAPABILITIES[name] for name in rights)
+    wanted = _mask(rights)
     real, is_open = builtins.__import__, threading.local()
 
     def import_module(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as of builtins
@@ -203,6 +208,21 @@ def _can_read_ourselves() -> bool:
         _set_capabilities(permitted, effective=effective)
 
 
+def needed_for_perf_events() -> frozenset[str]:
+    """Return what opening perf events takes, beside CAP_PERFMON, on the kernel that runs here.
+
+    Debian's and Ubuntu's ask for CAP_SYS_ADMIN above 2, which is how they are delivered.
+    """
+    with suppress(OSError, ValueError):
+        if int(_PERF_EVENT_PARANOID.read_text()) <= FOR_PERFMON:
+            return NOTHING
+    return frozenset({"CAP_SYS_ADMIN"})
+
+
+def _mask(names: Collection[str]) -> int:
+    return sum(1 << CAPABILITIES[name] for name in names)
+
+
 def _permitted() -> int:
     return _status("CapPrm")
 
@@ -216,12 +236,13 @@ def _status(name: str) -> int:
 
 
 def _set_capabilities(mask: int, *, effective: int | None = None) -> None:
-    """Make these the permitted, inheritable and effective ones of this thread."""
+    """Make these the permitted and effective ones of this thread, and what a program may have."""
     now = mask if effective is None else effective
+    inherited = mask & _status("CapBnd")
     header = struct.pack("<Ii", _VERSION_3, 0)
     halves = (0, 32)
     data = b"".join(
-        struct.pack("<III", *((part >> shift) & 0xFFFFFFFF for part in (now, mask, mask)))
+        struct.pack("<III", *((part >> shift) & 0xFFFFFFFF for part in (now, mask, inherited)))
         for shift in halves
     )
     if _libc.capset(header, data) != 0:

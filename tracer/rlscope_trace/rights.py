@@ -16,6 +16,7 @@ from rlscope_trace.confinement import (
     RECORDING,
     allow_writes_below,
     confine,
+    needed_for_perf_events,
     needed_to_read_ourselves,
     needed_to_write,
     use_only_for_imports,
@@ -58,13 +59,14 @@ def become_recorder(identity: Identity | None, *, more: frozenset[str] = NOTHING
     if _is_own_process:
         # What is made from here on is for its owner; the program that was started has its own mask.
         os.umask(0o077)
-    _confine(identity, RECORDING | (NOTHING if identity else _OVERRIDE | more))
+    keep = RECORDING | (NOTHING if identity else _OVERRIDE | more)
+    _confine(identity, keep, aside=needed_for_perf_events())
 
 
 def keep_for_folder(identity: Identity | None, folder: int) -> None:
     """Give up the right to write anywhere, unless the folder of the output needs it."""
     if identity is None and not needed_to_write(folder):
-        _confine(None, RECORDING)
+        _confine(None, RECORDING, aside=needed_for_perf_events())
 
 
 def become_saver(
@@ -133,7 +135,9 @@ def _to_load_modules() -> frozenset[str]:
     return keep
 
 
-def _confine(identity: Identity | None, keep: frozenset[str]) -> None:
+def _confine(
+    identity: Identity | None, keep: frozenset[str], *, aside: frozenset[str] = NOTHING
+) -> None:
     if not _is_own_process:
         return
     if identity is not None:
@@ -141,7 +145,7 @@ def _confine(identity: Identity | None, keep: frozenset[str]) -> None:
         user = invoking_environment(identity)
         os.environ.update({name: user[name] for name in _PLACES if name in user})
     try:
-        confine(identity, keep)
+        confine(identity, keep, aside=aside)
     except OSError as error:
         who = f"user {identity.uid}" if identity else "root without its capabilities"
         raise TracerError(f"cannot become {who}: {error.strerror}", hint=_ROOT_HINT) from error

@@ -1,6 +1,7 @@
 """Runs inside the virtual machines of scripts/kernel_matrix: records workload.py, judges it.
 
 guest.py              every backend, the native probes; a line each: `result BACKEND ok|failed ...`
+guest.py CASE         one of them, with the rights that the command keeps of root's
 guest.py --verifier   loads the sched objects with libbpf's own words on stderr
 """
 
@@ -22,6 +23,7 @@ from native_calls import judge_calls
 from records import read_records
 from verdict import Verdict
 
+from rlscope_trace import rights
 from rlscope_trace.errors import TracerError
 from rlscope_trace.record.backends import open_capture
 from rlscope_trace.record.launch import launch
@@ -114,28 +116,38 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
+CASES: dict[str, Callable[[], tuple[list[str], str]]] = {
+    "btf": partial(judge, "btf"),
+    "native": judge_calls,
+    "tracefs": partial(judge, "tracefs"),
+    "no-btf": partial(judge, None),
+}
+
+
 def run_backends() -> None:
     """Judge every backend, one line each; whatever goes wrong in one says nothing of the next."""
-    cases: dict[str, Callable[[], tuple[list[str], str]]] = {
-        "btf": partial(judge, "btf"),
-        "native": judge_calls,
-        "tracefs": partial(judge, "tracefs"),
-        "no-btf": partial(judge, None),
-    }
-    for name, judge_it in cases.items():
-        started_s = time.monotonic()
+    for name in CASES:
         if name == "no-btf":
             hide_btf()
-        try:
-            findings, words = judge_it()
-        except (OSError, RuntimeError, TracerError) as error:
-            findings, words = [" ".join(str(error).split())], ""
-            subprocess.run([sys.executable, __file__, "--verifier"], check=False)
-        tainted = Path("/proc/sys/kernel/tainted").read_text().strip()
-        if tainted != "0":
-            findings.append(f"the kernel complained: it is tainted ({tainted})")
-        words = f"{words} in {time.monotonic() - started_s:.1f} s"
-        tell(f"result {name} " + (f"failed {'; '.join(findings)}" if findings else f"ok {words}"))
+        # In a process of its own: rights that were given up cannot be had back.
+        subprocess.run([sys.executable, __file__, name], check=False)
+
+
+def run_case(name: str) -> None:
+    """Judge one, as the command would record."""
+    started_s = time.monotonic()
+    rights.own_process()
+    rights.become_recorder(None)
+    try:
+        findings, words = CASES[name]()
+    except (OSError, RuntimeError, TracerError) as error:
+        findings, words = [" ".join(str(error).split())], ""
+        subprocess.run([sys.executable, __file__, "--verifier"], check=False)
+    tainted = Path("/proc/sys/kernel/tainted").read_text().strip()
+    if tainted != "0":
+        findings.append(f"the kernel complained: it is tainted ({tainted})")
+    words = f"{words} in {time.monotonic() - started_s:.1f} s"
+    tell(f"result {name} " + (f"failed {'; '.join(findings)}" if findings else f"ok {words}"))
 
 
 def show_verifier() -> None:
@@ -153,5 +165,7 @@ def show_verifier() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--verifier"]:
         show_verifier()
+    elif sys.argv[1:]:
+        run_case(sys.argv[1])
     else:
         run_backends()

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <optional>
 
 #include "capture/btf_capture.h"
 #include "capture/drain.h"
@@ -12,6 +13,7 @@
 #include "clock.h"
 #include "disk_space.h"
 #include "held_up.h"
+#include "perf_right.h"
 #include "signal_wait.h"
 #include "traced_processes.h"
 
@@ -22,6 +24,11 @@ namespace rls {
 void BindLive(py::module_& module);
 
 namespace {
+
+// For a `with` block.
+struct HeldRight {
+  std::optional<PerfRight> right;
+};
 
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
@@ -142,6 +149,10 @@ void BindDrain(py::module_& module) {
   py::class_<HeldUp>(module, "HeldUp")
       .def(py::init<>())
       .def("is_since", &HeldUp::IsSince, py::arg("tid"));
+  py::class_<HeldRight>(module, "PerfRight")
+      .def(py::init<>())
+      .def("__enter__", [](HeldRight& held) { held.right.emplace(); })
+      .def("__exit__", [](HeldRight& held, const py::args&) { held.right.reset(); });
   py::class_<DiskSpace>(module, "DiskSpace")
       .def(py::init<const std::string&>(), py::arg("directory"))
       .def(

@@ -13,6 +13,8 @@
 #include <mutex>
 #include <system_error>
 
+#include "perf_right.h"
+
 namespace rls {
 namespace {
 
@@ -153,6 +155,7 @@ void BpfObject::DetachAll() noexcept {
 
 void BpfObject::Attach(const std::string& name) {
   bpf_program* program = FindProgram(name);
+  const PerfRight right;  // for tracepoints
   bpf_link* link = bpf_program__attach(program);
   if (link == nullptr) Fail(errno, std::string("attaching ") + bpf_program__section_name(program));
   links_.emplace_back(name, link);

@@ -36,16 +36,26 @@ class SizedMap {
   int fd_;
 };
 
-// Loads of the three sets of programs the one that `mode` attaches.
-void ChoosePrograms(BpfObject& object, const std::string& mode) {
-  const bool session = mode == "session";
-  object.SetAutoload("session_call", session);
-  object.SetAutoload("enter_call", !session);
-  object.SetAutoload("return_call", !session);
-  if (session) object.SetProgramType("session_call", BPF_PROG_TYPE_KPROBE, kAttachUprobeSession);
+// native.bpf.o has the programs of the modes "multi" and "perf"; those of "session" are beside it.
+std::string ObjectOf(const std::string& path, const std::string& mode) {
+  const std::size_t end = path.rfind(".bpf.o");
+  if (mode != "session" || end == std::string::npos) return path;
+  return path.substr(0, end) + "_session" + path.substr(end);
+}
+
+void ChooseTypes(BpfObject& object, const std::string& mode) {
+  const auto set = [&](const char* name, std::uint32_t type) {
+    object.SetProgramType(name, BPF_PROG_TYPE_KPROBE, type);
+  };
   if (mode == "perf") return;
-  for (const char* name : {"enter_call", "return_call", "release_gil", "take_gil"})
-    object.SetProgramType(name, BPF_PROG_TYPE_KPROBE, kAttachUprobeMulti);
+  if (mode == "session") {
+    set("session_call", kAttachUprobeSession);
+  } else {
+    set("enter_call", kAttachUprobeMulti);
+    set("return_call", kAttachUprobeMulti);
+  }
+  set("release_gil", kAttachUprobeMulti);
+  set("take_gil", kAttachUprobeMulti);
 }
 
 }  // namespace
@@ -86,8 +96,8 @@ std::string NativeProbes::Try(const std::string& object_path, SharedMaps maps,
 }
 
 void NativeProbes::Open(const std::string& object_path, SharedMaps maps, const std::string& mode) {
-  object_ = std::make_unique<BpfObject>(object_path);
-  ChoosePrograms(*object_, mode);
+  object_ = std::make_unique<BpfObject>(ObjectOf(object_path, mode));
+  ChooseTypes(*object_, mode);
   const std::uint32_t entries = std::max(sites_, 1U);
   const SizedMap serving(BPF_MAP_TYPE_ARRAY, "serving_links", sizeof(std::uint32_t), entries);
   const SizedMap counters(BPF_MAP_TYPE_PERCPU_ARRAY, "counters", sizeof(rls_native_counter),

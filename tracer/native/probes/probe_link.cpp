@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "perf_right.h"
+
 namespace rls {
 namespace {
 
@@ -97,6 +99,7 @@ ProbeLink ProbeLink::Perf(int program_fd, const std::string& path, std::uint64_t
   if (at_return) attributes.config = 1ULL << EventSourceNumber("format/retprobe", 7);
   attributes.uprobe_path = AddressOf(path.c_str());
   attributes.probe_offset = offset;
+  const PerfRight right;
   // One CPU has to be named for all processes; the program runs on every one.
   ProbeLink link(-1, static_cast<int>(syscall(SYS_perf_event_open, &attributes, -1, 0, -1,
                                               PERF_FLAG_FD_CLOEXEC)));

@@ -20,6 +20,7 @@
 #include "capture/drain.h"
 #include "clock.h"
 #include "held_up.h"
+#include "perf_right.h"
 #include "spool/format.h"
 
 namespace rls {
@@ -73,6 +74,7 @@ int OpenEvent(int cpu, std::uint64_t period_ns) {
   attributes.sample_period = period_ns;
   attributes.disabled = 1;
   attributes.exclude_idle = 1;
+  const PerfRight right;
   return static_cast<int>(
       syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
 }

@@ -58,8 +58,9 @@ class BccLoader:
 
     def attach(self) -> None:
         """Attach the programs."""
-        for function, tracepoint in _PROGRAMS.items():
-            self._bpf.attach_tracepoint(tp=tracepoint, fn_name=function)
+        with _capture.PerfRight():
+            for function, tracepoint in _PROGRAMS.items():
+                self._bpf.attach_tracepoint(tp=tracepoint, fn_name=function)
 
     def enter(self, targets: Iterable[TracedProcess]) -> int:
         """Put the threads of the targets and their descendants into the filter."""

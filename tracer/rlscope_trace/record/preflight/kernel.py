@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlscope_trace import confinement
 from rlscope_trace.record.preflight.finding import Finding
 
 if TYPE_CHECKING:
@@ -146,6 +147,23 @@ def check_sysctl(key: str, *, has_capability: bool, root: Path = SYSCTL_ROOT) ->
         return Finding(name, "ok", f"{key} is {value}: does not matter with these capabilities")
     what = f"{key} is {value}: matters only as long as capabilities are missing"
     return Finding(name, "note", what)
+
+
+def check_perf_events(*, is_admin: bool, has_capability: bool, root: Path = SYSCTL_ROOT) -> Finding:
+    """Report how far perf events are restricted: samples are of them, and calls before Linux 6.6.
+
+    Debian's and Ubuntu's kernels ask for CAP_SYS_ADMIN above 2, where Linux itself knows no more.
+    """
+    key = "kernel.perf_event_paranoid"
+    found = check_sysctl(key, has_capability=has_capability, root=root)
+    try:
+        value = int((root / key.replace(".", "/")).read_text())
+    except (OSError, ValueError):
+        return found
+    if is_admin or not has_capability or value <= confinement.FOR_PERFMON:
+        return found
+    what = f"{key} is {value}: kernels of Debian and Ubuntu then take no samples for you"
+    return Finding(found.name, "warning", what, f"sudo sysctl {key}={confinement.FOR_PERFMON}")
 
 
 def check_memlock(limit_bytes: int, *, release: str, can_raise: bool) -> Finding:

@@ -51,7 +51,7 @@ def _permission_findings(argv: Sequence[str]) -> list[Finding]:
         capabilities.check_resource_capability(effective),
         capabilities.check_user_namespace(Path("/proc/self/ns/user").stat().st_ino),
         kernel.check_sysctl("kernel.unprivileged_bpf_disabled", has_capability=may_bpf),
-        kernel.check_sysctl("kernel.perf_event_paranoid", has_capability=may_perf),
+        kernel.check_perf_events(is_admin="CAP_SYS_ADMIN" in effective, has_capability=may_perf),
     ]
 
 
