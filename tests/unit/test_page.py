@@ -14,6 +14,7 @@ from recording import rlscope
 from rlscope_analysis.renderers.html.words import time_words
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
+from trace_builder import TraceBuilder, preempted, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,6 +213,27 @@ def test_the_canvas_has_every_state_and_the_whole_path(page: Page, trace: Trace)
     (gpu,) = [lane for lane in view["lanes"] if lane["name"].startswith("GPU")]
     assert {name for _, _, name, _ in gpu["rows"][0]["slices"]} == {"gpu", "copy"}
     assert view["launches"]["n"] == len(gpu["rows"][0]["slices"])
+
+
+def test_a_run_without_iterations_and_samples_is_called_so(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.thread(builder.process(pid=1), states=[run(40 * MS), preempted(20 * MS), run(40 * MS)])
+    builder.loss(count=1)
+    written = tmp_path / "out.html"
+    done = rlscope("report", builder.write(), "-o", written)
+    assert done.returncode == 0, done.stderr
+    page = Page(written.read_text())
+    phases = page.by_id("phases")
+    assert "in the whole run" in phases.text
+    legend = [one.text for one in phases.inside if one.given.get("class") == "legend"]
+    assert "which code was not sampled" in legend[0]
+    assert "native code" not in legend[0]
+    close_up = page.by_id("close-up")
+    assert "The whole run" in close_up.text
+    (shown,) = [one.text for one in close_up.inside if one.given.get("class") == "legend"]
+    assert "waits for a CPU" in shown
+    assert "other waits" not in shown
+    assert "process; no iterations were found" in page.source
 
 
 def test_it_needs_nothing_else(page: Page) -> None:

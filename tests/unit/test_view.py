@@ -134,6 +134,9 @@ def test_who_woke_a_thread_and_what_launched_a_kernel(viewed: Viewed) -> None:
     (jump,) = found["jumps"]
     assert (jump["lane"], jump["at_ns"]) == (2, 28 * MS)
     assert jump["text"].startswith("woken by worker 0")
+    # Of the wait itself, too: it ended there.
+    (jump,) = viewed.data("place.json", lane=1, at=27 * MS)["jumps"]
+    assert (jump["lane"], jump["at_ns"]) == (2, 28 * MS)
     found = viewed.data("place.json", lane=-1, at=34 * MS)
     (kernel,) = found["said"]
     assert (kernel["text"], kernel["time_ns"]) == ("sgemm", 5 * MS + MS // 2)

@@ -148,7 +148,7 @@ def _shown(trace: Trace) -> Iterator[tuple[str, dict[str, Any]]]:
         if number not in seen:
             (row,) = run_records(trace, _ITERATION_SQL.format(number))
             name = "whole" if row["source"] == "whole" else which
-            yield name if count >= _FEW else "only", row
+            yield name if count >= _FEW or name == "whole" else "only", row
         seen.add(number)
 
 

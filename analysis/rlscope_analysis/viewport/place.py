@@ -15,8 +15,12 @@ _QUERIES = {
     "state": """
 SELECT
   s.state, s.start_ns, s.end_ns, s.cpu, s.waker_kind, s.waker_thread_id, w.pid AS waker_pid,
-  coalesce(t.python_name, t.name) AS waker, n.kind AS wait
+  coalesce(t.python_name, t.name) AS waker, n.kind AS wait,
+  e.waker_kind AS ended_kind, e.waker_thread_id AS ended_by_thread_id
 FROM (FROM thread_state WHERE thread_id = $1 AND {at}) AS s
+-- Who ended a wait is known of what follows it.
+LEFT JOIN (FROM thread_state WHERE thread_id = $1) AS e
+  ON e.start_ns = s.end_ns AND s.state IN ('sleeping', 'blocked')
 LEFT JOIN thread AS t ON t.thread_id = s.waker_thread_id
 LEFT JOIN process AS w ON w.process_id = t.process_id
 LEFT JOIN (FROM wait WHERE thread_id = $1 AND {at}) AS n ON true
@@ -45,11 +49,14 @@ LEFT JOIN cuda_call AS c
 LIMIT 4""",
 }  # fmt: skip
 _PATH_SQL = """
-SELECT c.cause, c.start_ns, c.end_ns, c.iteration_id
+SELECT
+  c.cause, c.start_ns, c.end_ns,
+  CASE WHEN i.source <> 'whole' THEN c.iteration_id END AS iteration_id
 FROM critical_path AS c
+JOIN iteration AS i ON i.iteration_id = c.iteration_id
 LEFT JOIN _view_stream AS v ON c.thread_id IS NULL
   AND v.device_id IS NOT DISTINCT FROM c.device_id AND v.stream_id IS NOT DISTINCT FROM c.stream_id
-WHERE coalesce(c.thread_id, v.lane) = $1 AND {at} LIMIT 1
+WHERE coalesce(c.thread_id, v.lane) = $1 AND c.start_ns <= $2 AND c.end_ns > $2 LIMIT 1
 """
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PARTS = (
     ("python_share", "python", "on a CPU: Python"),
     ("native_share", "native", "on a CPU: native code"),
+    ("cpu_share", "cpu", "on a CPU: which code was not sampled"),
     ("queue_share", "queue", "waits for a CPU"),
     ("waits_share", "waits", "waits for something else"),
 )
@@ -66,16 +67,18 @@ def phases(m: Markup, page: Page) -> Html | None:
     lines = [_phase(m, row, classes[row["operation"]], largest) for row in shown]
     if len(rows) > len(shown):
         lines.append(m.tag("li", f"{len(rows) - len(shown):,} more: below, --view phases"))
+    drawn = {name for row in shown for name, _, _ in _parts(row)}
     is_known = any(row["queue_share"] is not None for row in rows)
+    is_whole = page.pace is None or page.pace["source"] == "whole"
     return m.section(
         f"Where the time of the {who} went",
         _proportions(m, rows, classes),
         m.tag("h3", f"What it did in each phase, of {time_words(total_ns)}"),
         m.tag("ul", *lines, class_="rows phases"),
-        legend(m, ((name, words) for _, name, words in _PARTS))
+        legend(m, ((name, words) for _, name, words in _PARTS if name in drawn))
         if is_known
         else m.tag("p", "Not measured: when it was on a CPU.", class_="quiet"),
-        aside="in the iterations but the first",
+        aside="in the whole run" if is_whole else "in the iterations but the first",
         id_="phases",
     )
 
@@ -99,23 +102,26 @@ def _proportions(m: Markup, rows: list[Record], classes: dict[str, str]) -> Html
     return m.tag("svg", *drawn, class_="proportions", role="img", aria_label=said)
 
 
-def _phase(m: Markup, row: Record, name: str, largest: int) -> Html:
-    scale = largest / (row["time_ns"] or 1)
-    known = [(key, of, words) for key, of, words in _PARTS if row[key] is not None]
-    parts = [(of, row[key], f"{words}: {percent_words(row[key])}") for key, of, words in known] or [
-        ("unknown", 1.0, "not measured what it did")
-    ]
+def _parts(row: Record) -> list[tuple[str, float, str]]:
+    """Return what is known of a phase: class, share, words."""
+    shares = dict(row)
     if row["queue_share"] is not None and row["python_share"] is None:
         # No sample fell into it: on a CPU is what is neither.
-        rest = 1 - row["queue_share"] - row["waits_share"]
-        parts.insert(0, ("native", rest, f"on a CPU: {percent_words(rest)}"))
+        shares["cpu_share"] = 1 - row["queue_share"] - row["waits_share"]
+    known = ((name, shares.get(key), words) for key, name, words in _PARTS)
+    return [(name, share, words) for name, share, words in known if share]
+
+
+def _phase(m: Markup, row: Record, name: str, largest: int) -> Html:
+    scale = largest / (row["time_ns"] or 1)
+    parts = [(of, share, f"{words}: {percent_words(share)}") for of, share, words in _parts(row)]
     count = (
         "" if row["instances"] is None else f"{row['instances']:,} of {time_words(row['each_ns'])}"
     )
     return m.tag(
         "li",
         m.tag("span", swatch(m, name), row["operation"], class_="name", title=row["operation"]),
-        bar(m, parts, scale=scale),
+        bar(m, parts or [("unknown", 1.0, "not measured what it did")], scale=scale),
         m.tag("span", time_words(row["time_ns"]), class_="n", title=count or None,
               data_phase=row["operation"], data_ns=row["time_ns"]),
         m.tag("span", percent_words(row["share"]), class_="n quiet", data_share=row["share"]),

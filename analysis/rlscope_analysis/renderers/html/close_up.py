@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 # A tick is so short that an iteration has at most so many: 22 bits.
 _MOST_TICKS = 1 << 22
 _LEVEL = 6
+_LEGEND = (
+    ("cpu", "on a CPU"), ("queue", "waits for a CPU"), ("waits", "other waits"),
+    ("lost", "lost"), ("unknown", "not measured"),
+)  # fmt: skip
 _STATES = {
     "running": ("cpu", "on a CPU"), "runnable": ("queue", "waits for a CPU"),
     "sleeping": ("waits", "sleeps"), "blocked": ("waits", "blocked"), "lost": ("lost", "lost"),
@@ -69,7 +73,7 @@ def close_ups(m: Markup, page: Page) -> Html | None:
                    aria_describedby="slice")  # fmt: skip
     said = m.tag("p", "Point at anything to read what it is.", id="slice", aria_live="polite")
     return m.section(
-        "One iteration, every thread",
+        "The whole run, every thread" if shown[0].which == "whole" else "One iteration, every thread",
         m.tag("div", m.tag("div", *buttons, class_="tabs"), class_="tools"),
         m.tag("noscript", m.tag("p", "To be drawn, this needs JavaScript; the numbers are below."
                                 " Everything else on this page does without.", class_="quiet")),
@@ -88,7 +92,11 @@ def _beside(m: Markup, shown: list[CloseUp]) -> list[Html]:
     ))  # fmt: skip
     classes = phase_classes(names)
     parts = [(classes[name], name) for name in names[:8]]
-    parts += [("cpu", "on a CPU"), ("queue", "waits for a CPU"), ("waits", "other waits")]
+    states = {
+        _STATES[word.name][0] for found in shown for word in found.words
+        if word.kind not in ("operation", "gpu")
+    }  # fmt: skip
+    parts += [(name, words) for name, words in _LEGEND if name in states]
     kinds = {word.layer for found in shown for word in found.words if word.kind == "gpu"}
     parts += [("gpu", "GPU: kernels")] * bool(kinds & {"kernel", "graph"})
     parts += [("copy", "GPU: copies")] * bool(kinds & {"memcpy", "memset"})

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from rlscope_analysis.renderers.html.markup import Html, Markup
 
 # For hatching, which colours alone could not tell from other greys.
-_PATTERN = (
+PATTERN = (
     '<svg width="0" height="0" class="defs" aria-hidden="true"><defs><pattern id="hatch"'
     ' patternUnits="userSpaceOnUse" width="6" height="6" patternTransform="rotate(45)">'
     '<rect width="6" height="6" class="hatch-back"/><rect width="2" height="6" class="hatch-line"/>'
     "</pattern></defs></svg>"
 )
+"""Once in a page: what the class `waits` is filled with."""
 
 
 def document(
@@ -39,7 +40,7 @@ def document(
             '<meta name="referrer" content="no-referrer">\n',
             '<meta name="color-scheme" content="light dark">\n',
             m.tag("title", title),
-            f"\n<style>{style}</style>\n</head>\n<body>\n{_PATTERN}<main>\n",
+            f"\n<style>{style}</style>\n</head>\n<body>\n{PATTERN}<main>\n",
             "\n".join(part for part in parts if part),
             "\n</main>\n",
             f"<script>{script}</script>\n" if has_script else "",

@@ -131,7 +131,10 @@ _WORDS: dict[str, Callable[[Figure], tuple[str, str]]] = {
     "environment_steps": lambda figure: (f"{figure.value:,.0f}", "environment steps/s"),
     "iteration": _iteration,
     "iterations": lambda figure: (f"{figure.value:,.0f}", "iterations after the first"),
-    "processes": lambda figure: (f"{figure.value:,.0f}", "processes; no iterations were found"),
+    "processes": lambda figure: (
+        f"{figure.value:,.0f}",
+        f"{'process' if figure.value == 1 else 'processes'}; no iterations were found",
+    ),
     "lead_cpu": _share("of a CPU used by the {role}"),
     "workers_wait": _workers_wait,
     "lead_queue": _share("of its time the {role} waits for a CPU"),

@@ -173,7 +173,9 @@
       pen.textBaseline = "middle"; pen.textAlign = "left";
       for (const lane of view.lanes) {
         pen.font = "600 13px Inter, system-ui, sans-serif"; pen.fillStyle = colours.ink;
-        const [name, rest] = lane.name.split(/ (?=\(pid|, thread)/);
+        // What tells it from the lanes above comes first: of a thread its own name and number.
+        const [who, thread] = lane.name.split(", thread "), [role, pid] = who.split(/ (?=\(pid)/);
+        const name = thread || role, rest = thread ? who : pid;
         const room = side ? side - 14 : width - 4;
         if (!side) {
           const text = fit(lane.name, room);

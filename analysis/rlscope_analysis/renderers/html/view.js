@@ -18,6 +18,12 @@
   byId("title").textContent = whole.trace;
   byId("verdict").textContent = whole.verdict;
   document.title = `${whole.trace} - rlscope-trace view`;
+  for (const [at, [name, words]] of whole.legend.entries()) {
+    const item = document.createElement("li"), swatch = byId("legend").firstElementChild.firstElementChild.cloneNode(true);
+    swatch.firstElementChild.setAttribute("class", name);
+    item.append(swatch, words);
+    byId("legend").insertBefore(item, byId("legend").children[at]);
+  }
 
   let from = 0, to = whole.end, top = 0, width = 0, height = 0, side = 0, total = 0, colours = {};
   let shown = null, queued = false, busy = false, wanted = null, marked = null, band = null;
@@ -234,7 +240,9 @@
     pen.textBaseline = "middle"; pen.textAlign = "left";
     for (const lane of lanes) {
       const at = yOf(lane.y);
-      const [name, rest] = lane.name.split(/ (?=\(pid|, thread)/);
+      // What tells it from the lanes above comes first: of a thread its own name and number.
+      const [who, thread] = lane.name.split(", thread "), [role, pid] = who.split(/ (?=\(pid)/);
+      const name = thread || role, rest = thread ? who : pid;
       pen.font = "600 13px Inter, system-ui, sans-serif"; pen.fillStyle = colours.ink;
       if (!side) { pen.fillText(fit(lane.name, width - 4), 0, at + 7); continue; }
       pen.fillText(fit(name, side - 14), 0, at + 7);
@@ -296,6 +304,7 @@
     const middle = (from + to) / 2;
     const next = by > 0 ? whole.iterations.find(([begin]) => begin > middle) : whole.iterations.findLast(([, end]) => end < middle);
     if (next) show(next[0], next[1]);
+    else byId("hits").textContent = whole.iterations.length ? `no iteration ${by > 0 ? "after" : "before"} this` : "no iterations were found";
   }
   const keys = {
     ArrowLeft: () => pan(-0.15), ArrowRight: () => pan(0.15), ArrowUp: () => scroll(-60), ArrowDown: () => scroll(60),

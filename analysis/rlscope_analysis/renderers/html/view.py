@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.html.close_up import WAITS
-from rlscope_analysis.renderers.html.document import own_file
+from rlscope_analysis.renderers.html.document import PATTERN, own_file
 from rlscope_analysis.renderers.html.markup import Markup
 from rlscope_analysis.renderers.html.words import phase_classes
 from rlscope_analysis.schema.vocabulary import CAUSES, THREAD_STATES
@@ -20,6 +20,7 @@ _STATES = {
     "sleeping": ["waits", "sleeps"], "blocked": ["waits", "blocked"], "lost": ["lost", "lost"],
 }  # fmt: skip
 _UNKNOWN = "(name not known)"
+_MOST_NAMES = 8
 _WAKERS = {
     "timer": "a timer", "device": "a device or the network", "interrupt": "an interrupt",
     "outside": "a thread outside of the trace",
@@ -28,7 +29,7 @@ _WAKERS = {
 
 def view_page() -> str:
     """Return the page; it asks for view.css and view.js beside it."""
-    return own_file("view.html")
+    return own_file("view.html").replace("<header>", f"{PATTERN}<header>", 1)
 
 
 def view_style() -> str:
@@ -68,6 +69,7 @@ def whole_json(whole: Whole) -> str:
             [start - whole.start_ns, end - whole.start_ns] for start, end in whole.iterations
         ],
         "has_path": whole.has_path,
+        "legend": [[class_, plain(name)] for name, class_ in list(classes.items())[:_MOST_NAMES]],
     })  # fmt: skip
 
 
@@ -118,7 +120,8 @@ def _said(name: str, row: dict[str, Any]) -> tuple[str, str]:
         words = WAITS.get(row["wait"], words) if row["state"] in ("sleeping", "blocked") else words
         return "state", words + ("" if row["cpu"] is None else f" {row['cpu']}")
     if name == "path":
-        return "critical path", f"{row['cause'].replace('_', ' ')}, iteration {row['iteration_id']}"
+        which = "" if row["iteration_id"] is None else f", iteration {row['iteration_id']}"
+        return "critical path", f"{row['cause'].replace('_', ' ')}{which}"
     if name == "gpu":
         size = "" if row["bytes"] is None else f", {row['bytes']:,} bytes"
         return row["kind"] or "GPU", f"{row['name'] or _UNKNOWN}{size}"
@@ -133,11 +136,14 @@ def _jumps(
 ) -> list[tuple[str, int | None, int]]:
     jumps: list[tuple[str, int | None, int]] = []
     for row in found.get("state", []):
-        waker, kind = row["waker_thread_id"], row["waker_kind"]
-        if waker is not None:
-            jumps.append((f"woken by {who.get(waker, 'a thread')}", waker, row["start_ns"]))
-        elif kind is not None:
-            jumps.append((f"woken by {_WAKERS.get(kind, kind)}", None, row["start_ns"]))
+        for waker, kind, ts_ns in (
+            (row["waker_thread_id"], row["waker_kind"], row["start_ns"]),
+            (row["ended_by_thread_id"], row["ended_kind"], row["end_ns"]),
+        ):
+            if waker is not None:
+                jumps.append((f"woken by {who.get(waker, 'a thread')}", waker, ts_ns))
+            elif kind is not None:
+                jumps.append((f"woken by {_WAKERS.get(kind, kind)}", None, ts_ns))
     for row in found.get("gpu", []):
         if row["launched_by"] is not None:
             lane = row["launched_by"]
