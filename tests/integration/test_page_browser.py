@@ -9,6 +9,7 @@ import pytest
 import rlscope_analysis
 from accessibility import faults
 from browser import BROWSERS, Browser
+from chromium import Chromium
 from conftest import REPOSITORY, in_matrix
 from page_traces import training, with_gpu
 from rlscope_analysis.page.read import read_page
@@ -161,6 +162,21 @@ def test_light_and_dark_can_be_chosen(browser: Browser, page: Path) -> None:
     assert browser.run(back) != light
     browser.run("document.getElementById('theme').click()")
     assert browser.run(back) == light
+
+
+def test_paper_is_light(tmp_path: Path, page: Path) -> None:
+    """Whichever was chosen; Firefox emulates no paper."""
+    back = "return getComputedStyle(document.body).backgroundColor"
+    with Chromium(tmp_path / "profile") as browser:
+        browser.look(width=1280)
+        ready(browser, page)
+        light = browser.run(back)
+        browser.look(width=1280, dark=True)
+        assert browser.run(back) != light
+        browser.look(width=1280, dark=True, medium="print")
+        assert browser.run(back) == light
+        browser.run("document.documentElement.dataset.theme = 'dark'")
+        assert browser.run(back) == light
 
 
 def test_without_scripts_all_but_the_canvas_is_there(browser: Browser, page: Path) -> None:

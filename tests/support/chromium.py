@@ -94,12 +94,14 @@ class Chromium:
         body = {"cmd": command, "params": parameters}
         return self._ask("POST", f"{self._session}/goog/cdp/execute", body)
 
-    def look(self, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Set the size of the window, and light or dark."""
+    def look(
+        self, *, width: int, height: int = 900, dark: bool = False, medium: str = "screen"
+    ) -> None:
+        """Set the size of the window, light or dark, and screen or print."""
         self.control("Emulation.setDeviceMetricsOverride", width=width, height=height,
                      deviceScaleFactor=1, mobile=False)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.control("Emulation.setEmulatedMedia", features=[scheme])
+        self.control("Emulation.setEmulatedMedia", media=medium, features=[scheme])
 
     def allow_scripts(self, *, allowed: bool) -> None:
         """Let pages run scripts of their own, or not."""

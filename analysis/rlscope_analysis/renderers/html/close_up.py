@@ -73,7 +73,7 @@ def close_ups(m: Markup, page: Page) -> Html | None:
                    aria_describedby="slice")  # fmt: skip
     said = m.tag("p", "Point at anything to read what it is.", id="slice", aria_live="polite")
     return m.section(
-        "The whole run, every thread" if shown[0].which == "whole" else "One iteration, every thread",
+        f"{'The whole run' if shown[0].which == 'whole' else 'One iteration'}, every thread",
         m.tag("div", m.tag("div", *buttons, class_="tabs"), class_="tools"),
         m.tag("noscript", m.tag("p", "To be drawn, this needs JavaScript; the numbers are below."
                                 " Everything else on this page does without.", class_="quiet")),
