@@ -15,7 +15,7 @@ from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, output_of,
 from release_lib.wheel_file import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from release_lib.machines import Machine
@@ -30,8 +30,11 @@ _CACHE = (
 _REQUIREMENTS = REPOSITORY / "scripts/release_lib/requirements.txt"
 
 
-def build(found: Mapping[str, Path], machine: Machine) -> int:
-    """Make dist/, or add to it the wheels of another machine; returns the exit code."""
+def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) -> int:
+    """Make dist/, or add to it the wheels of another machine; returns the exit code.
+
+    wanted: the versions of Python asked for; those not found are named.
+    """
     begun = time.monotonic()
     if not machine.is_foreign:
         shutil.rmtree(DIST, ignore_errors=True)
@@ -40,7 +43,6 @@ def build(found: Mapping[str, Path], machine: Machine) -> int:
         old.unlink()
     archive = source_archive(DIST)
     say(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, sha256 {digest(archive)}")
-    wanted = pythons.VERSIONS if not machine.is_foreign else tuple(found)
     absent = [version for version in wanted if version not in found]
     for version, python in found.items():
         started = time.monotonic()
