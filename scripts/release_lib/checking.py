@@ -26,7 +26,6 @@ _FAIL_SECONDS = 5
 _LAYOUT_ROOT = "bookworm"
 # Of the time recorded, which a program that only computes runs, whatever else the machine does.
 _BUSY = 0.2
-_LAYOUTS = ("uv_venv", "uv_tool", "uv_run", "pipx", "poetry")
 
 
 def check(names: Sequence[str], *, sdist: bool) -> int:
@@ -63,11 +62,15 @@ def _shared() -> Path:
     return shared
 
 
+def _wheels(shared: Path, python: str, machine: str) -> list[Path]:
+    return list(shared.glob(f"*-cp{python.replace('.', '')}-*_{machine}.whl"))
+
+
 def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
     shown = [roots.ROOTS[name].shown, python]
     log = WORK / f"logs/check-{name}.log"
     machine = roots.ROOTS[name].machine
-    wheels = list(shared.glob(f"*-cp{python.replace('.', '')}-*_{machine}.whl"))
+    wheels = _wheels(shared, python, machine)
     if not wheels:
         return [*shown, *("",) * len(_STEPS), "", "no wheel"]
     roots.install(root, f"python{python}", f"python{python}-venv", log=log)
@@ -90,11 +93,12 @@ def _try_layouts(shared: Path) -> bool:
     root = _copy_of(roots.make(_LAYOUT_ROOT), "layouts")
     log = WORK / "logs/check-layouts.log"
     roots.install(root, "python3", "python3-venv", "sudo", "passwd", log=log)
-    (wheel,) = shared.glob(f"*-cp311-*_{machines.HERE}.whl")
+    (wheel,) = _wheels(shared, "3.11", machines.HERE)
     reported = _trial(root, "python3", f"/mnt/shared/{wheel.name}", "layouts", shared)
     for step, text in reported["failures"].items():
         say(f"--- {step} failed:\n{text}")
-    cells = [f"{name} {'yes' if reported['said'].get(name) else 'no'}" for name in _LAYOUTS]
+    tried = {name: works for name, works in reported["said"].items() if isinstance(works, bool)}
+    cells = [f"{name} {_cell(works)}" for name, works in tried.items()]
     say(f"layouts of environments: {', '.join(cells)}")
     return not reported["failures"]
 
@@ -103,7 +107,7 @@ def _try_containers(shared: Path) -> bool:
     """Record in containers: what the recorder is, and what it may, in each case of in_pod.py."""
     bare, log = roots.make(_LAYOUT_ROOT), WORK / "logs/check-containers.log"
     recorder, program = _copy_of(bare, "recorder"), _copy_of(bare, "program")
-    (wheel,) = shared.glob(f"*-cp311-*_{machines.HERE}.whl")
+    (wheel,) = _wheels(shared, "3.11", machines.HERE)
     roots.install(recorder, "python3", "python3-venv", log=log)
     roots.install(program, "python3", log=log)
     for words in (

@@ -48,9 +48,8 @@ print("ready", flush=True)
 sys.stdin.readline()
 os.killpg(0, 9)
 """
-# Burns its CPU for 0.6 s without ever leaving it; tells when, and the OS kernel's count of how
-# often it did leave it.
-# Tells from when to when it was not switched away from.
+# Burns its CPU until it is told to end, without ever leaving it; tells from when to when the OS
+# kernel did not switch away from it.
 SPINNER = """
 import json, os, select, time
 def switches():

@@ -52,11 +52,11 @@ _PATH_SQL = """
 SELECT
   c.cause, c.start_ns, c.end_ns,
   CASE WHEN i.source <> 'whole' THEN c.iteration_id END AS iteration_id
-FROM critical_path AS c
+FROM (FROM critical_path WHERE {at}) AS c
 JOIN iteration AS i ON i.iteration_id = c.iteration_id
 LEFT JOIN _view_stream AS v ON c.thread_id IS NULL
   AND v.device_id IS NOT DISTINCT FROM c.device_id AND v.stream_id IS NOT DISTINCT FROM c.stream_id
-WHERE coalesce(c.thread_id, v.lane) = $1 AND c.start_ns <= $2 AND c.end_ns > $2 LIMIT 1
+WHERE coalesce(c.thread_id, v.lane) = $1 LIMIT 1
 """
 
 

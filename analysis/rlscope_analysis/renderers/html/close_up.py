@@ -35,7 +35,7 @@ _LEGEND = (
     ("cpu", "on a CPU"), ("queue", "waits for a CPU"), ("waits", "other waits"),
     ("lost", "lost"), ("unknown", "not measured"),
 )  # fmt: skip
-_STATES = {
+STATES = {
     "running": ("cpu", "on a CPU"), "runnable": ("queue", "waits for a CPU"),
     "sleeping": ("waits", "sleeps"), "blocked": ("waits", "blocked"), "lost": ("lost", "lost"),
     None: ("unknown", "not measured"),
@@ -93,7 +93,7 @@ def _beside(m: Markup, shown: list[CloseUp]) -> list[Html]:
     classes = phase_classes(names)
     parts = [(classes[name], name) for name in names[:8]]
     states = {
-        _STATES[word.name][0] for found in shown for word in found.words
+        STATES[word.name][0] for found in shown for word in found.words
         if word.kind not in ("operation", "gpu")
     }  # fmt: skip
     parts += [(name, words) for name, words in _LEGEND if name in states]
@@ -182,7 +182,7 @@ class _Packer:
         if word.kind == "gpu":
             name = self._m.plain(word.name or "(name not known)")
             return [_GPU.get(word.layer or "", "gpu"), f"{word.layer} {name}" + more]
-        class_, words = _STATES[word.name]
+        class_, words = STATES[word.name]
         if word.wait:
             words = WAITS.get(word.wait, words)
         if word.layer:

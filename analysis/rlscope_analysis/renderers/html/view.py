@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.renderers.html.close_up import WAITS
+from rlscope_analysis.renderers.html.close_up import STATES, WAITS
 from rlscope_analysis.renderers.html.document import PATTERN, own_file
 from rlscope_analysis.renderers.html.markup import Markup
 from rlscope_analysis.renderers.html.words import phase_classes
@@ -15,10 +15,6 @@ from rlscope_analysis.schema.vocabulary import CAUSES, THREAD_STATES
 if TYPE_CHECKING:
     from rlscope_analysis.result.timeline import Whole
 
-_STATES = {
-    "running": ["cpu", "on a CPU"], "runnable": ["queue", "waits for a CPU"],
-    "sleeping": ["waits", "sleeps"], "blocked": ["waits", "blocked"], "lost": ["lost", "lost"],
-}  # fmt: skip
 _UNKNOWN = "(name not known)"
 _MOST_NAMES = 8
 _WAKERS = {
@@ -57,7 +53,7 @@ def whole_json(whole: Whole) -> str:
             }
             for lane in whole.lanes
         ],
-        "states": [_STATES[state] for state in THREAD_STATES],
+        "states": [STATES[state] for state in THREAD_STATES],
         "operations": {path: [classes[name], plain(name)] for path, name in whole.operations},
         "sites": {
             site: [_layer_class(layer), plain(symbol or layer or _UNKNOWN)]
@@ -116,7 +112,7 @@ def found_json(found: dict[str, Any], origin_ns: int) -> str:
 
 def _said(name: str, row: dict[str, Any]) -> tuple[str, str]:
     if name == "state":
-        words = _STATES.get(row["state"], ["", "not measured"])[1]
+        _, words = STATES.get(row["state"], STATES[None])
         words = WAITS.get(row["wait"], words) if row["state"] in ("sleeping", "blocked") else words
         return "state", words + ("" if row["cpu"] is None else f" {row['cpu']}")
     if name == "path":
