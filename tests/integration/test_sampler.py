@@ -13,6 +13,7 @@ from conftest import WORKLOADS, Workload
 from native_programs import VERSIONS, build_library, python_of, system_python
 from sampler_harness import (
     BY_STACK,
+    HZ,
     OTHER,
     PYTHON,
     SIMULATOR,
@@ -90,6 +91,18 @@ def test_a_deep_stack_is_cut_at_its_outer_end(run: Run) -> None:
         assert stack[0] == "..."
         assert stack[-1].startswith("burn (")
         assert len(stack) == 49
+
+
+def test_a_program_in_step_with_a_clock_gets_its_shares(run: Run) -> None:
+    """One of three clocks at one rate would meet one of the halves only: 17 points off."""
+    clock_ns = 3.0279e9 / HZ
+    samples, truth = run(sys.executable, "in_step", repr(clock_ns / 2))
+    total_ns = sum(function["cpu_ns"] for function in truth["functions"].values())
+    expected = truth["functions"]["first"]["cpu_ns"] / total_ns
+    inside = [sample for sample in samples if sample.is_in("until")]
+    assert len(inside) > 0.8 * len(samples)
+    found = share(inside, lambda sample: sample.is_in("first"))
+    assert found == pytest.approx(expected, abs=error(expected, inside))
 
 
 def test_each_thread_has_its_own_functions(run: Run) -> None:

@@ -24,6 +24,7 @@ RULES = (
     ("*/ld-linux*", TRANSPARENT),
 )
 BY_STACK = 2
+HZ = 1999
 _RING_BYTES = 8 << 20
 _THREAD, _SAMPLE, _STACK = 1, 10, 11
 
@@ -47,7 +48,7 @@ class Sample:
 class Sampling:
     """A sampler with the capture it belongs to."""
 
-    def __init__(self, directory: Path, pid: int, *, hz: int = 1999) -> None:
+    def __init__(self, directory: Path, pid: int, *, hz: int = HZ) -> None:
         self.directory = directory
         self.capture = _capture.BtfCapture(str(bpf_file("sched.bpf.o")), _RING_BYTES)
         self.spool = _capture.SpoolWriter(str(directory), _capture.possible_cpus())

@@ -1,6 +1,6 @@
 """Computes in known functions for known CPU times. Any Python from 3.9 on; no package is needed.
 
-usage: sampled.py functions | threads | fork | library PATH. Prints `ready PID`, waits for a line,
+usage: sampled.py functions | threads | fork | library PATH | in_step PERIOD_NS. Prints `ready PID`, waits for a line,
 prints the truth as one JSON object, and waits for a line again.
 
 Truth: start_ns, end_ns, and by function: tid, and cpu_ns, the CPU time in it.
@@ -87,6 +87,30 @@ def functions() -> None:
     raising()
     deep(100)
     grün_日()
+
+
+def until(name: str, end_ns: float) -> None:
+    """Compute until an instant of the clock that also ticks for a sampler."""
+    begin_ns = time.thread_time_ns()
+    while time.monotonic_ns() < end_ns:
+        pass
+    TIMES.setdefault(name, [threading.get_native_id(), 0])[1] += time.thread_time_ns() - begin_ns
+
+
+def first(end_ns: float) -> None:
+    until("first", end_ns)
+
+
+def second(end_ns: float) -> None:
+    until("second", end_ns)
+
+
+def in_step(period_ns: str) -> None:
+    """Half of each period in one function, half in another."""
+    begin_ns, period = time.monotonic_ns(), float(period_ns)
+    for number in range(int(3e9 / period)):
+        first(begin_ns + (number + 0.5) * period)
+        second(begin_ns + (number + 1) * period)
 
 
 def worker(name: str, cpu_ns: int) -> None:

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -29,10 +30,16 @@ namespace {
 constexpr auto kInterval = std::chrono::milliseconds(100);
 constexpr auto kBusyInterval = std::chrono::milliseconds(5);
 constexpr auto kCpuInterval = std::chrono::milliseconds(1000);
-// A single clock can fall into step with a program that does the same over and over, and then
-// always meets it at the same place. Several out of step with each other, each a part of the
-// samples, do not. Their periods as parts of that of all together: the sum of the inverses is 1.
+// A clock can fall into step with a program that does the same over and over, and then always meets
+// it at the same place: shares were off by 13 points. So there are several, out of step with each
+// other, and each gets another rate again and again. Their periods as parts of that of all
+// together: the sum of the inverses is 1.
 constexpr double kPeriods[] = {2.7411, 3.0279, 3.2733};
+constexpr double kLeastRate = 0.85;  // and as much more: the mean is 1
+// A change begins a period anew, so that half of one is lost: no more often than this many ticks.
+constexpr double kTicksAtOneRate = 30;
+// Each change is an interrupt of its CPU: on large machines they take turns.
+constexpr std::size_t kChangesAtOnce = 64;
 constexpr std::size_t kBusyPart = 16;  // of the ring, found full at one look
 constexpr std::size_t kMaxPeekBytes = std::size_t{1} << 20;
 // Room for a second of a thousand samples on each CPU, a power of two.
@@ -139,6 +146,25 @@ void Sampler::Start() {
   thread_ = std::thread([this] { Run(); });
 }
 
+// Another rate for one clock of each CPU: the others keep theirs meanwhile.
+void Sampler::VaryRates(double since_ns) {
+  const std::lock_guard<std::mutex> lock(clocks_mutex_);
+  const double lost_part = period_ns_ / (2 * since_ns);
+  std::uniform_real_distribution<double> rate(kLeastRate + lost_part, 2 - kLeastRate + lost_part);
+  for (std::size_t left = std::min(kChangesAtOnce, clocks_.size()); left > 0; --left) {
+    auto at = clocks_.upper_bound(varied_cpu_);
+    if (at == clocks_.end()) {
+      at = clocks_.begin();
+      varied_clock_ = (varied_clock_ + 1) % std::size(kPeriods);
+    }
+    varied_cpu_ = at->first;
+    auto period_ns =
+        static_cast<std::uint64_t>(kPeriods[varied_clock_] * period_ns_ / rate(random_));
+    // Of a CPU that has gone away it cannot be changed, and need not be.
+    ioctl(at->second[varied_clock_], PERF_EVENT_IOC_PERIOD, &period_ns);
+  }
+}
+
 void Sampler::FollowCpus() {
   std::set<int> online;
   try {
@@ -210,11 +236,19 @@ void Sampler::Run() {
   setpriority(PRIO_PROCESS, static_cast<id_t>(tid_), kNice);
   std::chrono::milliseconds interval = kInterval;
   std::chrono::milliseconds since_cpus{0};
+  auto varied_at = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::nano> at_one_rate(kTicksAtOneRate * period_ns_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, interval, [this] { return stopping_; })) {
     lock.unlock();
     interval = Empty() > ring_->capacity() / kBusyPart ? kBusyInterval : kInterval;
     since_cpus += interval;
+    const std::chrono::duration<double, std::nano> since =
+        std::chrono::steady_clock::now() - varied_at;
+    if (since >= std::max(at_one_rate, {kInterval}) && !is_left_behind_) {
+      VaryRates(since.count());
+      varied_at = std::chrono::steady_clock::now();
+    }
     if (since_cpus >= kCpuInterval && !is_left_behind_) {
       FollowCpus();
       since_cpus = std::chrono::milliseconds(0);

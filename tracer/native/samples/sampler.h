@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -63,6 +64,7 @@ class Sampler {
   void OpenClocks(int cpu);
   void CloseClocks(int cpu);
   void CloseAllClocks();
+  void VaryRates(double since_ns);
   void FollowCpus();
   void Run();
   std::size_t Empty();  // how many bytes there were
@@ -82,6 +84,9 @@ class Sampler {
   std::set<int> sampled_cpus_;              // now or before
   std::set<int> late_cpus_;
   std::set<int> refused_cpus_;
+  std::minstd_rand random_{std::random_device{}()};
+  int varied_cpu_ = -1;  // whose clock got another rate last, and which of its clocks
+  std::size_t varied_clock_ = 0;
   bool suspended_ = false;
   std::thread thread_;
   std::mutex mutex_;
