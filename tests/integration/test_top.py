@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,29 @@ def test_figures_are_those_of_the_trace_of_the_same_time(tmp_path: Path, pair: W
     assert (parent["waits_for"], child["waits_for"]) == ("process", "main")
 
 
+def test_threads_that_ended_count_while_older_records_are_dropped(
+    program: Callable[..., Workload],
+) -> None:
+    """Nearly all threads live for 20 ms, between two looks; at any time there are two."""
+    made = program(
+        "import threading, time\n"
+        "def burn():\n"
+        "    end = time.thread_time() + 0.02\n"
+        "    while time.thread_time() < end: pass\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    thread = threading.Thread(target=burn)\n"
+        "    thread.start(), thread.join()\n"
+    )
+    assert made.readline() == "ready"
+    done = rlscope("top", "--pid", str(made.pid), "--format", "json", "--last", "1", "-n", "5")
+    assert done.returncode == 0, done.stderr
+    for view in views(done.stdout):
+        (process,) = view["processes"]
+        assert process["threads"] > 4
+        assert view["lost"] == 0
+
+
 def test_a_thread_that_sleeps_for_long_is_shown_as_waiting(
     program: Callable[..., Workload],
 ) -> None:
@@ -142,31 +166,46 @@ def test_a_reader_that_leaves_ends_it(pair: Workload) -> None:
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
 
 
-def test_r_keeps_a_trace_from_then_on(
+def test_r_keeps_the_last_seconds_and_what_follows(
     tmp_path: Path, pair: Workload, terminal: Callable[..., Terminal]
 ) -> None:
     trace = tmp_path / "kept.duckdb"
-    screen = terminal("top", "--pid", str(pair.pid), "-o", trace)
+    began_ns = time.monotonic_ns()
+    screen = terminal("top", "--pid", str(pair.pid), "--last", "1", "-o", trace)
     before = screen.settings()
     screen.wait_for("Processes")
     spool = tmp_path / "kept.duckdb.spool"
-    watched = (spool / "records.bin").stat().st_size
     screen.type(b"t")
     screen.wait_for("switches/s")
     screen.type(b"w")
     screen.wait_for("wakes/s")
+    until(lambda: not (spool / "records-0.bin").exists(), what="the beginning is dropped")
+    pressed_ns = time.monotonic_ns()
     screen.type(b"r")
-    screen.wait_for("recording to")
-    until(lambda: (spool / "records.bin").stat().st_size > watched + 10_000, what="it is recorded")
+    screen.wait_for("the last seconds are kept")
+    segments = sorted(spool.glob("records-*.bin"))
+    known = sum(file.stat().st_size for file in segments)
+    until(
+        lambda: sum(file.stat().st_size for file in segments) > known + 10_000,
+        what="it is recorded",
+    )
     screen.type(b"q")
     assert screen.wait() == 0
     assert screen.settings() == before
-    assert watched == 16
+    assert sorted(spool.parent.iterdir()) == [trace]
     assert_whole(screen.shown[screen.shown.index("wrote ") :])
     assert_conserved(trace)
     assert query(trace, "SELECT count(*) FROM process") == [(2,)]
     (command,) = query(trace, "SELECT command FROM process WHERE pid = ?", [pair.pid])[0]
     assert sys.executable in command
+    # More than a second before r, and nothing of the beginning.
+    ((first_ns, left_out_ns),) = query(
+        trace,
+        "SELECT (SELECT min(start_ns) FROM thread_state),"
+        " (SELECT duration_ns FROM coverage WHERE code = 'kept_last')",
+    )
+    assert began_ns + left_out_ns <= first_ns <= pressed_ns - 1_000_000_000
+    assert left_out_ns > 0
 
 
 @pytest.mark.parametrize(

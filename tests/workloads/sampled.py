@@ -1,7 +1,7 @@
 """Computes in known functions for known CPU times. Any Python from 3.9 on; no package is needed.
 
-usage: sampled.py functions | threads | fork | library PATH | in_step PERIOD_NS. Prints `ready PID`, waits for a line,
-prints the truth as one JSON object, and waits for a line again.
+usage: sampled.py functions | threads | fork | library PATH | in_step PERIOD_NS. Prints
+`ready PID`, waits for a line, prints the truth as one JSON object, and waits for a line again.
 
 Truth: start_ns, end_ns, and by function: tid, and cpu_ns, the CPU time in it.
 """

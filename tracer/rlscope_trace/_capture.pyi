@@ -103,10 +103,6 @@ class SpoolWriter:
         """Note the NUL-separated command line of a process found at attach."""
 
     def finish(self, *, end_ns: int, missed_runs: int, failed_updates: int) -> None: ...
-    def watch(self, totals: LiveTotals) -> None:
-        """Let the totals see what is appended, and write nothing until keep()."""
-
-    def keep(self) -> None: ...
     def counters(self) -> dict[str, int]:
         """Return records, lost, bytes and write_error (an errno, 0 if writing works)."""
 
@@ -212,20 +208,18 @@ class ShimCollector:
         session: str,
         traced: TracedProcesses | None = None,
         has_segments: bool = False,
+        has_sums: bool = False,
     ) -> None:
         """traced: the processes that are read; None: all that announce themselves.
 
-        has_segments: see rotate().
+        has_segments: see rotate(); has_sums: phases() and gpu_work() tell something, which takes
+        segments.
         """
 
     def rotate(self, number: int) -> bool:
         """Go on in a new segment, if there is room for one; numbers grow."""
 
     def start(self) -> None: ...
-    def watch(self) -> None:
-        """Before start(): add up what is read, and write nothing until keep()."""
-
-    def keep(self) -> None: ...
     def phases(self, now_ns: int) -> list[tuple[Any, ...]]:
         """Return the sums of each thread and name: see record.live.reading.Phase."""
 

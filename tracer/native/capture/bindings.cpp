@@ -168,8 +168,6 @@ void BindDrain(py::module_& module) {
       .def("append_command", &AppendCommand, py::arg("pid"), py::arg("arguments"))
       .def("finish", &Finish, py::kw_only(), py::arg("end_ns"), py::arg("missed_runs"),
            py::arg("failed_updates"))
-      .def("watch", &SpoolWriter::Watch, py::arg("totals"), py::keep_alive<1, 2>())
-      .def("keep", &SpoolWriter::Keep, NoGil())
       .def("counters", &Counters);
   py::class_<Drain>(module, "Drain")
       .def(py::init<int, int, SpoolWriter*, TracedProcesses*>(), py::arg("ring_fd"),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <set>
 
 #include "spool/format.h"
 
@@ -203,6 +202,7 @@ LiveSnapshot LiveTotals::Snapshot(const std::vector<rls_rec_close>& open, std::u
   snapshot.records = records_;
   snapshot.threads.reserve(threads_.size());
   for (const auto& [id, thread] : threads_) {
+    if (thread.facts.tid == 0) continue;
     snapshot.threads.push_back(thread);
     const auto found = open_of.find(id);
     if (found != open_of.end()) snapshot.threads.back().AddOpen(*found->second, now_ns);
@@ -222,17 +222,27 @@ LiveSnapshot LiveTotals::Snapshot(const std::vector<rls_rec_close>& open, std::u
   return snapshot;
 }
 
-void LiveTotals::ForgetEnded() {
+std::set<std::uint32_t> LiveTotals::Alive() const {
   std::set<std::uint32_t> alive;
+  for (const auto& [id, thread] : threads_)
+    if (!thread.has_ended) alive.insert(PidOf(thread.facts));
+  return alive;
+}
+
+// A sample may come before the thread is introduced, or after its end was told: then it is of
+// nobody for ever.
+void LiveTotals::ForgetEnded() {
   for (auto at = threads_.begin(); at != threads_.end();) {
-    if (at->second.has_ended) {
+    LiveThread& thread = at->second;
+    if (thread.has_ended || thread.is_unknown) {
       titles_.erase(at->first);
       at = threads_.erase(at);
       continue;
     }
-    alive.insert(PidOf(at->second.facts));
+    thread.is_unknown = thread.facts.tid == 0;
     ++at;
   }
+  const std::set<std::uint32_t> alive = Alive();
   for (auto at = execs_.begin(); at != execs_.end();)
     at = alive.count(at->first) != 0 ? std::next(at) : execs_.erase(at);
 }
@@ -241,9 +251,11 @@ std::string LiveTotals::Keyframe(std::uint64_t cut_ns,
                                  std::array<std::uint64_t, RLS_REC_KINDS>* records) {
   std::string frames;
   const std::lock_guard<std::mutex> lock(mutex_);
-  ForgetEnded();
+  // Whoever looks is to hear of them first.
+  if (!has_sums_) ForgetEnded();
+  const std::set<std::uint32_t> alive = Alive();
   for (const auto& [id, thread] : threads_) {
-    if (thread.facts.tid == 0) continue;
+    if (thread.facts.tid == 0 || thread.has_ended) continue;
     rls_rec_thread entered = thread.facts;
     entered.entered = RLS_ENTERED_FOUND;
     entered.ts_ns = std::max(thread.until_ns, cut_ns);
@@ -253,12 +265,15 @@ std::string LiveTotals::Keyframe(std::uint64_t cut_ns,
     ++(*records)[RLS_REC_THREAD];
   }
   for (const auto& [id, title] : titles_) {
+    const auto whose = threads_.find(id);
+    if (whose == threads_.end() || whose->second.has_ended) continue;
     rls_rec_title known = title;
     known.ts_ns = std::max(title.ts_ns, cut_ns);
     AppendFrame(&known, sizeof(known), &frames);
     ++(*records)[RLS_REC_TITLE];
   }
   for (const auto& [pid, exec] : execs_) {
+    if (alive.count(pid) == 0) continue;
     // As if it had been read when the recording began.
     rls_rec_exec known = exec;
     known.thread_id = 0;

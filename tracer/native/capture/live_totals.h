@@ -1,14 +1,15 @@
 // What the threads of a target do while they are watched: sums that only grow, of what the spool is
 // given, so that the difference of two snapshots tells of the time between them.
 //
-// It also knows what a spool has to begin with when it is kept from now on: the threads that are
-// alive, and their programs.
+// It also knows what a segment of the spool has to begin with: the threads that are alive, and
+// their programs.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,6 +33,7 @@ struct LiveThread {
   std::uint64_t out_reason = 0;  // of out_state: see RLS_REASON
   std::uint8_t out_state = 0;    // from until_ns on
   bool has_ended = false;
+  bool is_unknown = false;  // at the last look nobody had said whose thread it is
   std::uint64_t running_ns = 0;
   std::uint64_t runnable_ns = 0;
   std::uint64_t sleeping_ns = 0;
@@ -76,8 +78,8 @@ class LiveTotals {
   // ended are reported once.
   LiveSnapshot Snapshot(const std::vector<rls_rec_close>& open, std::uint64_t now_ns);
 
-  // Frames that a spool, or a segment of one, begins with which is kept from cut_ns on. Threads
-  // that have ended are forgotten.
+  // Frames that a segment of a spool begins with, which is kept from cut_ns on. Without sums,
+  // threads that have ended are forgotten.
   std::string Keyframe(std::uint64_t cut_ns, std::array<std::uint64_t, RLS_REC_KINDS>* records);
 
  private:
@@ -86,6 +88,7 @@ class LiveTotals {
   void AddSample(const rls_rec_sample& sample);
   void AddExec(const rls_rec_exec& exec);
   void ForgetEnded();
+  std::set<std::uint32_t> Alive() const;  // pids, as the recorder sees them
   LiveThread* Thread(std::uint32_t thread_id);
 
   const bool has_sums_;

@@ -191,27 +191,6 @@ bool SpoolWriter::Write(const char* data, std::size_t bytes) {
   return true;
 }
 
-void SpoolWriter::Watch(LiveTotals* totals) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  totals_ = totals;
-  keeps_ = false;
-}
-
-void SpoolWriter::Keep() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (keeps_ || totals_ == nullptr) return;
-  const std::size_t rows = std::size_t{progress_->cpus} * RLS_REC_KINDS;
-  lost_before_.assign(ring_loss(), ring_loss() + rows);
-  std::fill(ring_loss(), ring_loss() + rows, rls_loss{});
-  RingSpan span;
-  const std::string frames = totals_->Keyframe(MonotonicNs(), &span.records);
-  span.data = frames.data();
-  span.bytes = frames.size();
-  keeps_ = true;
-  ++generation_;
-  WriteSpan(span);
-}
-
 void SpoolWriter::SetRingLoss(std::size_t row, const rls_loss& loss) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (row >= lost_before_.size() || lost_before_[row].count == 0) {
@@ -226,14 +205,14 @@ void SpoolWriter::SetRingLoss(std::size_t row, const rls_loss& loss) {
 void SpoolWriter::AppendSpan(const RingSpan& span) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (totals_ != nullptr) totals_->Add(span);
-  if (keeps_) WriteSpan(span);
+  WriteSpan(span);
 }
 
 bool SpoolWriter::AppendSpan(const RingSpan& span, std::uint64_t generation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (generation != generation_) return false;
   if (totals_ != nullptr) totals_->Add(span);
-  if (keeps_) WriteSpan(span);
+  WriteSpan(span);
   return true;
 }
 

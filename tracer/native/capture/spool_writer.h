@@ -40,12 +40,6 @@ class SpoolWriter {
   }
   void AppendRecord(const void* record, std::size_t bytes, std::uint16_t kind);
 
-  // From here on `totals`, which has to outlive this, sees all that is appended, and nothing is
-  // written until Keep().
-  void Watch(LiveTotals* totals);
-  // Writes from here on: what the spool has to begin with, and then all that is appended. Losses
-  // before are none of it.
-  void Keep();
   // Goes on in a new segment, whose number is above those before. False where there is no room for
   // it: then it goes on in the old one. Throws std::system_error where it cannot be made.
   bool Rotate(std::uint64_t number, std::uint64_t missed_runs, std::uint64_t failed_updates);
@@ -91,9 +85,8 @@ class SpoolWriter {
   std::uint64_t records_before_ = 0;
   std::uint64_t lost_sum_before_ = 0;
   LiveTotals* totals_ = nullptr;
-  bool keeps_ = true;
   std::atomic<std::uint64_t> generation_{0};
-  std::vector<rls_loss> lost_before_;  // as ring_loss: when nothing was kept
+  std::vector<rls_loss> lost_before_;  // as ring_loss: of the segments before
   DiskSpace disk_;
   int records_fd_ = -1;
   int progress_fd_ = -1;

@@ -36,8 +36,8 @@ constexpr std::size_t kFullBytes = RLS_SHIM_RING_BYTES / 4 * 3;
 }  // namespace
 
 ShimCollector::ShimCollector(const std::string& directory, const std::string& session,
-                             TracedProcesses* traced, bool has_segments)
-    : phases_(has_segments ? std::make_unique<LivePhases>(/*has_sums=*/false) : nullptr),
+                             TracedProcesses* traced, bool has_segments, bool has_sums)
+    : phases_(has_segments ? std::make_unique<LivePhases>(has_sums) : nullptr),
       writer_(directory, phases_.get()),
       session_(session),
       traced_(traced),

@@ -30,17 +30,16 @@ namespace rls {
 class ShimCollector {
  public:
   // Listens on the socket at once. traced: the processes that are read, nullptr: all; it has to
-  // outlive this. has_segments: see Rotate(). Throws std::system_error.
+  // outlive this. has_segments: see Rotate(); has_sums: what is read is added up, too, which takes
+  // segments. Throws std::system_error.
   ShimCollector(const std::string& directory, const std::string& session,
-                TracedProcesses* traced = nullptr, bool has_segments = false);
+                TracedProcesses* traced = nullptr, bool has_segments = false,
+                bool has_sums = false);
   ShimCollector(const ShimCollector&) = delete;
   ShimCollector& operator=(const ShimCollector&) = delete;
   ~ShimCollector();
 
   void Start();
-  // Before Start(): what is read is added up, and not written until Keep().
-  void Watch();
-  void Keep();
   // Goes on in a new segment, whose number is above those before. False where there is no room for
   // it: then it goes on in the old one.
   bool Rotate(std::uint64_t number);
@@ -118,7 +117,7 @@ class ShimCollector {
     Budget memories{kMemoriesOfProcess};
   };
 
-  std::unique_ptr<LivePhases> phases_;  // nullptr: nobody watches
+  std::unique_ptr<LivePhases> phases_;  // nullptr: there are no segments
   ShimWriter writer_;
   std::string session_;
   TracedProcesses* traced_;

@@ -71,12 +71,10 @@ py::dict Refused(const ShimCollector& collector) {
 
 void bind_shim(py::module_& module) {
   py::class_<ShimCollector>(module, "ShimCollector")
-      .def(py::init<const std::string&, const std::string&, TracedProcesses*, bool>(),
+      .def(py::init<const std::string&, const std::string&, TracedProcesses*, bool, bool>(),
            py::arg("directory"), py::arg("session"), py::arg("traced") = nullptr,
-           py::arg("has_segments") = false, py::keep_alive<1, 4>())
+           py::arg("has_segments") = false, py::arg("has_sums") = false, py::keep_alive<1, 4>())
       .def("start", &ShimCollector::Start)
-      .def("watch", &ShimCollector::Watch)
-      .def("keep", &ShimCollector::Keep, NoGil())
       .def("rotate", &ShimCollector::Rotate, py::arg("number"), NoGil())
       .def("phases", &Phases, py::arg("now_ns"))
       .def("gpu_work", &Gpu)

@@ -6,18 +6,6 @@
 
 namespace rls {
 
-void ShimCollector::Watch() {
-  phases_ = std::make_unique<LivePhases>();
-  writer_.Watch(phases_.get());
-}
-
-void ShimCollector::Keep() {
-  const std::lock_guard<std::timed_mutex> lock(mutex_);
-  writer_.Keep();
-  for (Source& source : open_) WriteLossesBefore(&source);
-  writer_.Write(ShimBlockKind::kRefusedBefore, 0, 0, &written_refused_, sizeof(written_refused_));
-}
-
 bool ShimCollector::Rotate(std::uint64_t number) {
   const std::lock_guard<std::timed_mutex> lock(mutex_);
   DrainAll();

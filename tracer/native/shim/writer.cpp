@@ -36,11 +36,6 @@ ShimWriter::ShimWriter(const std::string& directory, LivePhases* phases)
 
 ShimWriter::~ShimWriter() { close(fd_); }
 
-void ShimWriter::Watch(LivePhases* phases) {
-  phases_ = phases;
-  keeps_ = false;
-}
-
 std::string ShimWriter::PathOf(std::uint64_t number) const {
   return directory_ + "/shim-" + std::to_string(number) + ".bin";
 }
@@ -93,19 +88,10 @@ bool ShimWriter::EndKeyframe() {
   return false;
 }
 
-void ShimWriter::Keep() {
-  if (keeps_ || phases_ == nullptr) return;
-  keeps_ = true;
-  phases_->Keyframe([this](ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
-                           const std::string& data) {
-    WriteBlock(kind, source, slot, data.data(), data.size(), nullptr, 0);
-  });
-}
-
 bool ShimWriter::Write(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot,
                        const void* data, std::size_t bytes, const void* more,
                        std::size_t more_bytes) {
-  const bool is_written = !keeps_ || WriteBlock(kind, source, slot, data, bytes, more, more_bytes);
+  const bool is_written = WriteBlock(kind, source, slot, data, bytes, more, more_bytes);
   // What is not written comes again.
   if (is_written && phases_ != nullptr)
     phases_->Add(kind, source, slot, {static_cast<const char*>(data), bytes},

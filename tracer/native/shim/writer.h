@@ -27,10 +27,6 @@ class ShimWriter {
   // written in its place.
   bool Write(ShimBlockKind kind, std::uint32_t source, std::uint32_t slot, const void* data,
              std::size_t bytes, const void* more = nullptr, std::size_t more_bytes = 0);
-  // From here on `phases`, which has to outlive this, sees all blocks, and none is written until
-  // Keep(), which begins with those that make sense of all that follow.
-  void Watch(LivePhases* phases);
-  void Keep();
   // Goes on in a new segment: what is written between the two tells what was so when it began.
   // False where there was no room for it: then it goes on in the old one.
   bool BeginSegment(std::uint64_t number);
@@ -48,7 +44,6 @@ class ShimWriter {
   std::string directory_;
   DiskSpace disk_;
   LivePhases* phases_ = nullptr;
-  bool keeps_ = true;
   bool has_room_ = true;
   int fd_ = -1;
   std::uint64_t position_ = 0;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
+from rlscope_trace.cli.last_option import last_seconds
 from rlscope_trace.cli.live_line import ProgressMode
 from rlscope_trace.cli.probe_options import (
     CudaCallsName,
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from rlscope_trace.ingest.writer.trace_writer import TraceReport
 
 _SAVED_WITH_LOSSES = 3
-_LAST = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s?|m|h)", re.ASCII)
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_LEAST_S, _MOST_S = 1.0, 86_400.0
 _DEFAULT_OUTPUT = Path("trace.duckdb")
 
 
@@ -296,17 +293,6 @@ def record(  # noqa: PLR0913 - one parameter per option
     )  # fmt: skip
     code = _attach(pid, settings) if pid else _launch(command or [], settings)
     raise typer.Exit(code)
-
-
-def last_seconds(text: str) -> float:
-    """Return the seconds of --last; UsageError where it names none."""
-    found = _LAST.fullmatch(text)
-    seconds = float(found[1]) * _UNITS[found[2]] if found is not None else 0.0
-    if not _LEAST_S <= seconds <= _MOST_S:
-        raise UsageError(
-            f"--last {text} is no time from 1 s to 24 h", hint="--last 60, or --last 5m"
-        )
-    return seconds
 
 
 def _attach(pids: list[str], settings: Settings) -> int:

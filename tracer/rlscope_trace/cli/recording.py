@@ -101,11 +101,11 @@ class Settings:
     own_phases: str = ""
     """Rows of the user's for the table of phases."""
     watches: bool = False
-    """Whether it is shown while it runs, and kept only when asked for."""
+    """Whether it is shown while it runs: only where last_s is given."""
     probes: bool = True
     """Whether it is measured how fast the machine is, when the target has ended."""
     last_s: float | None = None
-    """Of how many seconds the end is kept; None: all of it."""
+    """Of how many seconds the end is kept, until keep(); None: all of it."""
     session: str | None = None
     """Where programs report that are started later; None: nobody hears of that."""
     lease: Lease | None = None
@@ -225,8 +225,7 @@ class Recording:
         if self._settings.lease is not None:
             self._add(self._settings.lease.take_new_pids())
         counters = self._running().counters()
-        if self._counters is not None and self._running().kept_from_ns:
-            self._counters.forget_before(self._running().kept_from_ns)
+        self._forget_before()
         self._tell_write_error(counters)
         self._tell_refused(counters)
         self._line.update(counters)
@@ -262,10 +261,17 @@ class Recording:
 
     def look(self) -> Reading:
         """Return what the target did so far, where it is watched."""
-        return self._running().look()
+        found = self._running().look()
+        self._forget_before()
+        return found
+
+    def _forget_before(self) -> None:
+        """Forget of the GPUs what is older than all else that is kept."""
+        if self._counters is not None and self._running().kept_from_ns:
+            self._counters.forget_before(self._running().kept_from_ns)
 
     def keep(self) -> None:
-        """Keep what happens from here on."""
+        """Keep what is there of the last seconds, and what follows."""
         self._running().keep()
 
     def gpu_utilization(self) -> float | None:

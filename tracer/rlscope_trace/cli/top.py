@@ -15,6 +15,7 @@ import typer
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
+from rlscope_trace.cli.last_option import last_seconds
 from rlscope_trace.cli.live_line import ProgressMode
 from rlscope_trace.cli.probe_options import check_patterns, default_sample_hz
 from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Settings
@@ -64,10 +65,19 @@ def top(  # noqa: PLR0913 - one parameter per option
             help="The trace that r writes; default: top-DATE-TIME.duckdb.",
         ),
     ] = None,
+    last: Annotated[
+        str,
+        typer.Option(
+            "--last",
+            metavar="TIME",
+            help="How much from before r it has: 60 (seconds), 90s, 5m or 1h, and up to a quarter"
+            " more. The disk holds no more than that.",
+        ),
+    ] = "60s",
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
     mode: ModeOption = DEFAULT_MODE,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep a trace from the beginning, as if r were pressed.")
+        bool, typer.Option("--keep", help="Keep all from the beginning, as if r were pressed.")
     ] = False,
     shown_as: Annotated[
         FormatName,
@@ -111,8 +121,8 @@ def top(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show once a second what running processes (--pid), or a program (--), do.
 
-    Nothing is written to the disk until r is pressed: from then on a trace is recorded, which is
-    saved at the end. q or Ctrl-C ends it; the processes run on.
+    r keeps a trace of the last minute (--last) and of what follows, which is saved at the end;
+    without it nothing is left. q or Ctrl-C ends it; the processes run on.
     """
     if bool(command) == bool(pid):
         raise UsageError(
@@ -132,7 +142,7 @@ def top(  # noqa: PLR0913 - one parameter per option
         output or Path(time.strftime("top-%Y%m%d-%H%M%S.duckdb")), force, None, LoaderName.LIBBPF,
         CaptureName.AUTO, 32, False, ProgressMode.NEVER, "", True, inject, probe_settings, False,
         True, gpu_settings(CuptiName.ON, GraphsName.GRAPH, memory=False), parse_mode(mode),
-        watches=True,
+        watches=True, last_s=last_seconds(last),
     )  # fmt: skip
     raise typer.Exit(_Top(settings, _format(shown_as), updates, keep=keep).run(pid, command or []))
 
@@ -211,8 +221,6 @@ class _Top:
             try:
                 recording.start([launched], launched=True)
                 recording.begin_operations()
-                if self._keeps_at_once:
-                    self._keep(recording)
                 launched.release()
             except BaseException:
                 launched.abandon()
@@ -243,7 +251,7 @@ class _Top:
     ) -> None:
         self._recording = recording
         self._live = LiveReadings(roots, time.monotonic_ns())
-        if self._keeps_at_once and not self._kept:
+        if self._keeps_at_once:
             self._keep(recording)
         reason = "stopped"
         try:
@@ -270,7 +278,7 @@ class _Top:
             return
         if "r" in self._shown.keys() and not self._kept:  # noqa: SIM118 - no mapping
             self._keep(recording)
-            self._shown.say(f"recording to {self._settings.output}; q ends and saves")
+            self._shown.say("the last seconds are kept, and what follows; q ends and saves")
         if time.monotonic() < self._next_s:
             return
         self._next_s = max(self._next_s + _INTERVAL_S, time.monotonic() + _INTERVAL_S / 2)

@@ -40,6 +40,7 @@ class LastKept:
         self._next_number = 1
         self._next_ns = clock_ns() + last_ns // PARTS
         self._former_bytes = 0
+        self._keeps_all = False
 
     @property
     def from_ns(self) -> int:
@@ -49,7 +50,11 @@ class LastKept:
 
     def is_due(self) -> bool:
         """Tell whether a new segment should begin."""
-        return self._clock_ns() >= self._next_ns
+        return not self._keeps_all and self._clock_ns() >= self._next_ns
+
+    def keep_all(self) -> None:
+        """Drop nothing from here on."""
+        self._keeps_all = True
 
     def rotate(
         self,

@@ -159,9 +159,9 @@ class Session:
     listens: bool = True
     """Whether shims are looked for in processes that have not announced themselves."""
     watches: bool = False
-    """Whether look() is asked for; then nothing is kept before keep()."""
+    """Whether look() is asked for: only where last_ns is."""
     last_ns: int | None = None
-    """Of how much time the end is kept; None: all of it."""
+    """Of how much time the end is kept, until keep(); None: all of it."""
     probes: bool = True
     """Whether it is measured how fast the machine is, when the target has ended."""
     clock_ns: Callable[[], int] = time.monotonic_ns
@@ -193,19 +193,16 @@ class Session:
         if self.last_ns is not None:
             self._last = LastKept(self.directory, self.last_ns, self.clock_ns)
             self.facts["last_ns"] = self.last_ns
-        if self._last or self.watches:
             self._totals = _capture.LiveTotals(has_sums=self.watches)
         self._spool = _capture.SpoolWriter(
-            str(self.directory), _capture.possible_cpus(), self._totals if self._last else None
+            str(self.directory), _capture.possible_cpus(), self._totals
         )
         traced = self._traced = _capture.TracedProcesses()
         self._drain = _capture.Drain(capture.ring_fd, capture.loss_fd, self._spool, traced)
         self._shims = _capture.ShimCollector(
-            str(self.directory), self.shim_session, traced, has_segments=self._last is not None
-        )
-        if self.watches and self._totals is not None:
-            self._spool.watch(self._totals)
-            self._shims.watch()
+            str(self.directory), self.shim_session, traced,
+            has_segments=self._last is not None, has_sums=self.watches,
+        )  # fmt: skip
         self._append_clock_when_due()
         capture.attach()
         threads = capture.enter(processes)
@@ -341,16 +338,9 @@ class Session:
         return read_totals(open_now, now_ns, self._totals, shims, lost)
 
     def keep(self) -> None:
-        """Keep what happens from here on, as if the recording began now."""
-        spool, drain, shims = self._running()
-        drain.empty()
-        shims.keep()
-        spool.keep()
-        self.started_ns = self.clock_ns()
-        self.facts |= {"live_ns": self.started_ns, "watched_before": True}
-        spool.append_clock()
-        self._next_clock_ns = self.started_ns + CLOCK_INTERVAL_NS
-        self._note_facts()
+        """Keep what is there now of the last seconds, and all that follows."""
+        if self._last is not None:
+            self._last.keep_all()
 
     def stop(self) -> Counters:
         """Write the open ends, detach and complete the spool; what counters() says at the end."""
