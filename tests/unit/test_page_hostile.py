@@ -125,6 +125,11 @@ def test_without_operations_the_whole_run_is_shown(tmp_path: Path) -> None:
     (states,) = [row for row in view["lanes"][0]["rows"] if row["kind"] == "state"]
     shown = {name: length for _, length, name, _ in states["slices"]}
     assert shown == {"cpu": 50 * MS, "lost": 20 * MS, "waits": 30 * MS}
+    # Its parts are of the longest phase, and together all of the time.
+    bars = [one for one in page.by_id("phases").inside if one.name == "rect" and "x" in one.given]
+    bars = [one for one in bars if one.given["class"] in ("cpu", "waits", "lost")]
+    lengths = {one.given["class"]: float((one.given["width"] or "0%")[:-1]) for one in bars}
+    assert lengths["lost"] / sum(lengths.values()) == pytest.approx(0.2, abs=0.001)
 
 
 def test_an_empty_trace_is_a_page(tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 US, MS, S = 1e3, 1e6, 1e9
 LEAD = "leading process"
-QUEUE, WAITS = "waits for a CPU", "waits"
+QUEUE, WAITS, LOST = "waits for a CPU", "waits", "lost"
 UNKNOWN = "not measured"
 # More cannot be read, and a chart must stay small whatever the trace.
 _MOST_PHASES, _MOST_PROCESSES, _MOST_LIMITS = 12, 40, 20
 
 _PHASE_SQL = f"""
 SELECT
-  operation, time_ns, python_share, native_share, queue_share, waits_share,
-  1 - queue_share - waits_share AS cpu_share
+  operation, time_ns, python_share, native_share, queue_share, waits_share, lost_share,
+  1 - queue_share - waits_share - lost_share AS cpu_share
 FROM training_phase ORDER BY time_ns DESC, operation LIMIT {_MOST_PHASES}
 """  # noqa: S608 - a number of our own
 _PROCESS_SQL = f"""
@@ -140,6 +140,8 @@ def _parts(row: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
     if row["queue_share"] is None:
         return [(UNKNOWN, 1.0)]
     waiting = [(QUEUE, row["queue_share"]), (WAITS, row["waits_share"])]
+    if row["lost_share"]:
+        waiting.append((LOST, row["lost_share"]))
     if row["python_share"] is None:
         # No sample fell into it: what it ran is not known.
         return [("on a CPU", row["cpu_share"]), *waiting]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HUES = ("#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#7a5bd0", "#b8a200", "#7d4e2d")
 _PARTS = {
     "Python": "#2f3e5c", "native code": "#7d8fb3", "on a CPU": "#3d4d6e", data.QUEUE: "#d55e00",
-    data.WAITS: "#d5d6d2", data.UNKNOWN: "#eeeeeb",
+    data.WAITS: "#d5d6d2", data.LOST: "#a3290c", data.UNKNOWN: "#eeeeeb",
 }  # fmt: skip
 _WIDTH, _HEIGHT = 640, 240
 

@@ -30,6 +30,7 @@ WITH named AS (
     coalesce(sum(time_ns) FILTER (WHERE state = 'running'), 0)::BIGINT AS running_ns,
     coalesce(sum(time_ns) FILTER (WHERE state = 'runnable'), 0)::BIGINT AS runnable_ns,
     coalesce(sum(time_ns) FILTER (WHERE state IN ('sleeping', 'blocked')), 0)::BIGINT AS waiting_ns,
+    coalesce(sum(time_ns) FILTER (WHERE state = 'lost'), 0)::BIGINT AS lost_ns,
     bool_or(state IS NULL) AS is_unknown
   FROM part GROUP BY operation
 )
@@ -39,6 +40,7 @@ SELECT
   CASE WHEN NOT a.is_unknown THEN (1 - s.in_python / nullif(s.samples, 0)) * a.running_ns / nullif(a.time_ns, 0) END AS native_share,
   CASE WHEN NOT a.is_unknown THEN a.runnable_ns / nullif(a.time_ns, 0) END AS queue_share,
   CASE WHEN NOT a.is_unknown THEN a.waiting_ns / nullif(a.time_ns, 0) END AS waits_share,
+  CASE WHEN NOT a.is_unknown THEN a.lost_ns / nullif(a.time_ns, 0) END AS lost_share,
   i.instances, a.time_ns / i.instances AS each_ns
 FROM added AS a
 LEFT JOIN sampled AS s ON s.operation = a.operation
@@ -52,5 +54,6 @@ COMMENT ON COLUMN training_phase.python_share IS 'Part of it on a CPU, in Python
 COMMENT ON COLUMN training_phase.native_share IS 'Part of it on a CPU, in other code';
 COMMENT ON COLUMN training_phase.queue_share IS 'Part of it waiting for a CPU';
 COMMENT ON COLUMN training_phase.waits_share IS 'Part of it sleeping or blocked';
+COMMENT ON COLUMN training_phase.lost_share IS 'Part of it whose records were lost';
 COMMENT ON COLUMN training_phase.instances IS 'How many began there; NULL: it is none';
 COMMENT ON COLUMN training_phase.each_ns IS 'time_ns per instance';

@@ -1,5 +1,6 @@
 """`rlscope-trace compare`: what differs between traces, where, and whether that is noise."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
 
 CommandClass = SidesCommand
+# Where the command line, which names the traces, is not in sight.
+_READ_ELSEWHERE = (AnswerFormat.HTML, AnswerFormat.MARKDOWN)
 
 
 def compare(  # noqa: PLR0913 - one parameter per option
@@ -52,5 +55,11 @@ def compare(  # noqa: PLR0913 - one parameter per option
     with telling_interrupts():
         found = compared(*read_sides(before, after, per=per))
         answer = answer_of(found, is_first_screen=not every)
+        if output_format in _READ_ELSEWHERE:
+            answer = replace(answer, head=(("base", _names(before)), ("new", _names(after))))
         chunks = list(render(answer, output_format, limit=None if every else FIRST_SCREEN))
     write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
+
+
+def _names(traces: list[Path]) -> str:
+    return ", ".join(str(trace) for trace in traces)

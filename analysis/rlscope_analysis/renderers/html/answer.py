@@ -55,7 +55,8 @@ def _table(m: Markup, table: Table, limit: int | None, at: int) -> Html:
     bars = _bars(m, table, rows)
     region = m.tag("div", grid(m, table, chosen, bars), class_="scroll all", tabindex="0",
                    role="region", aria_label=table.title or table.name)  # fmt: skip
-    more = f"{count_of(chosen.hidden, f'more {table.noun}')}: --all" if chosen.hidden else None
+    hidden = count_of(chosen.hidden, f"more {table.noun}")
+    more = f"{hidden}: the same command with --all" if chosen.hidden else None
     return m.section(
         table.title or table.name,
         region,

@@ -27,6 +27,7 @@ _PARTS = (
     ("cpu_share", "cpu", "on a CPU: which code was not sampled"),
     ("queue_share", "queue", "waits for a CPU"),
     ("waits_share", "waits", "waits for something else"),
+    ("lost_share", "lost", "lost: its records are not there"),
 )
 _NARROW = 0.13
 # Of more processes with the same role the mean is drawn.
@@ -107,7 +108,7 @@ def _parts(row: Record) -> list[tuple[str, float, str]]:
     shares = dict(row)
     if row["queue_share"] is not None and row["python_share"] is None:
         # No sample fell into it: on a CPU is what is neither.
-        shares["cpu_share"] = 1 - row["queue_share"] - row["waits_share"]
+        shares["cpu_share"] = 1 - row["queue_share"] - row["waits_share"] - row["lost_share"]
     known = ((name, shares.get(key), words) for key, name, words in _PARTS)
     return [(name, share, words) for name, share, words in known if share]
 
