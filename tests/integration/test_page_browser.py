@@ -179,6 +179,22 @@ def test_paper_is_light(tmp_path: Path, page: Path) -> None:
         assert browser.run(back) == light
 
 
+def test_the_canvas_is_light_on_paper_and_as_before_behind_it(browser: Browser, page: Path) -> None:
+    drawn = "return document.getElementById('lanes').toDataURL()"
+    event = "dispatchEvent(new Event('{}print'))"
+    browser.look(width=1280)
+    ready(browser, page)
+    light = browser.run(drawn)
+    browser.look(width=1280, dark=True)
+    ready(browser, page)
+    dark = browser.run(drawn)
+    assert dark != light
+    browser.run(event.format("before"))
+    assert browser.run(drawn) == light
+    browser.run(event.format("after"))
+    assert browser.run(drawn) == dark
+
+
 def test_without_scripts_all_but_the_canvas_is_there(browser: Browser, page: Path) -> None:
     browser.look(width=1280)
     browser.allow_scripts(allowed=False)

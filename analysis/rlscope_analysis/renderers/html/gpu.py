@@ -35,11 +35,17 @@ def gpu(m: Markup, page: Page) -> Html | None:
         return None
     return m.section(
         "GPU",
-        m.tag("ul", *(_busy(m, found, row) for row in found.time), class_="rows gpus"),
+        m.tag("ul", *(_busy(m, found, row) for row in _shown(found)), class_="rows gpus"),
         m.tag("div", _idle(m, found), _kernels(m, found), class_="cards"),
         aside="busy: at least one kernel, copy or graph is under way",
         id_="gpu",
     )
+
+
+def _shown(found: Gpu) -> list[Record]:
+    """Return each GPU, and where there are several all of them together."""
+    devices = [row for row in found.time if row["scope"] == "device"]
+    return devices if len(devices) == 1 else found.time
 
 
 def _busy(m: Markup, found: Gpu, row: Record) -> Html:

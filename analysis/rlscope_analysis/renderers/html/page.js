@@ -12,7 +12,18 @@
     repaints.forEach((repaint) => repaint());
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaints.forEach((f) => f()));
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  // Paper is light; what is drawn has to be drawn for it.
+  let chosen;
+  const repaintNow = (theme) => {
+    if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
+    repaints.forEach((repaint) => repaint(true));
+  };
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((d) => { d.open = true; });
+    chosen = root.dataset.theme;
+    repaintNow("light");
+  });
+  addEventListener("afterprint", () => repaintNow(chosen));
 
   const data = byId("data");
   if (!data || !window.DecompressionStream) return;
@@ -312,7 +323,7 @@
       });
     }
     readColours(); layout(); draw();
-    repaints.push(() => { readColours(); later(); });
+    repaints.push((now) => { readColours(); if (now) draw(); else later(); });
     new ResizeObserver(() => { if (box.clientWidth !== width) { layout(); draw(); } }).observe(box);
     canvas.redraw = draw;
   }
