@@ -32,6 +32,7 @@ look();
 def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewed]:
     folder = tmp_path_factory.mktemp("view")
     builder = training(folder / "trace.duckdb", rounds=20, more_threads=60, name=HOSTILE)
+    builder.loss(count=7)
     with Viewed(with_gpu(builder, rounds=20).write()) as started:
         yield started
 
@@ -85,6 +86,20 @@ def test_every_text_can_be_read(
     ready(browser, viewed)
     assert browser.run(READABLE) == []
     assert faults(browser) == []
+
+
+def test_it_says_what_was_lost_and_not_measured(browser: Browser, viewed: Viewed) -> None:
+    browser.look(width=1280)
+    ready(browser, viewed)
+    said = browser.run(
+        "document.getElementById('losses').click();"
+        " return {badge: document.getElementById('losses').textContent,"
+        " is_open: document.getElementById('limits').open,"
+        " lines: [...document.querySelectorAll('#limits li')].map((one) => one.textContent)}"
+    )
+    assert (said["badge"], said["is_open"]) == ("lost: 1 kind of record", True)
+    assert ": 7, " in said["lines"][0]
+    assert any("what recording cost: not measured" in line for line in said["lines"][1:])
 
 
 def test_the_timeline_obeys_the_keyboard(browser: Browser, viewed: Viewed) -> None:

@@ -154,8 +154,8 @@ def test_run_queues_functions_gpus_and_losses_are_those_of_the_views(
     )
     counts = [int(one.given["data-samples"] or 0) for one in page.with_data("samples")]
     assert sum(counts) == row["n"]
-    (row,) = rows(trace, "SELECT busy_ns, span_ns FROM gpu_time WHERE scope = 'trace'")
-    (element,) = [one for one in page.with_data("gpu") if one.given["data-gpu"] == "trace"]
+    (row,) = rows(trace, "SELECT busy_ns, span_ns FROM gpu_time WHERE scope = 'device'")
+    (element,) = [one for one in page.with_data("gpu") if one.given["data-gpu"] == "device"]
     assert int(element.given["data-ns"] or 0) == row["busy_ns"]
     check_shown(element.text, row["busy_ns"] / row["span_ns"])
     idle = sum(int(one.given["data-ns"] or 0) for one in page.with_data("idle"))

@@ -9,12 +9,12 @@ from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.explain.answer import chosen_iteration
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.answer import (
-    not_known_notes,
     overview,
     program_of,
     role_note,
     verdict,
 )
+from rlscope_analysis.overview.not_measured import loss_records, not_measured_notes
 from rlscope_analysis.page.close_up import close_up
 from rlscope_analysis.page.figures import figures
 from rlscope_analysis.page.functions import functions
@@ -26,8 +26,6 @@ from rlscope_analysis.page.tables import page_tables
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.page import Page
-from rlscope_analysis.summary.notes import fault_notes, unmeasured_notes
-from rlscope_analysis.summary.overhead import overhead_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +81,7 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
         tables=tuple(
             page_tables(trace, has_gpu=found_gpu is not None, has_iterations=has_iterations)
         ),
-        not_measured=tuple(_not_measured(trace, reported)),
+        not_measured=tuple(not_measured_notes(trace, reported)),
         private=tuple(dict.fromkeys(private_words(trace))),
     )
 
@@ -109,10 +107,7 @@ def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> P
         functions=None,
         gpu=None,
         tables=(),
-        losses=tuple(
-            {"kind": loss.kind, "count": loss.count, "source": loss.source, "remedy": loss.remedy}
-            for loss in reported.losses
-        ),
+        losses=loss_records(reported),
         overhead={"cpu_ns": reported.overhead.cpu_ns, "overhead_ns": reported.overhead.overhead_ns},
         not_measured=(),
         private=(),
@@ -173,14 +168,3 @@ def _more(reported: Overview) -> Iterator[Note]:
     if len(waiting) == len(workers) and None not in shares:
         mean = sum(shares) / len(shares)
         yield note("workers_wait", workers=len(workers), share=mean, role=lead["role"])
-
-
-def _not_measured(trace: Trace, reported: Overview) -> Iterator[Note]:
-    yield from not_known_notes(reported)
-    yield from unmeasured_notes(trace)
-    yield from fault_notes(trace)
-    if reported.overhead.overhead_ns is None:
-        yield overhead_note(reported.overhead)
-    yield from reported.gpu.refused
-    if reported.reason:
-        yield note("no_verdict", reason=reported.reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlscope_analysis.result.note import Note
@@ -42,3 +42,6 @@ class Whole:
     """What GPUs did, and functions of CUDA."""
     iterations: tuple[tuple[int, int], ...]
     has_path: bool
+    losses: tuple[dict[str, Any], ...]
+    """kind, count (None: not known), source, remedy."""
+    not_measured: tuple[Note, ...]

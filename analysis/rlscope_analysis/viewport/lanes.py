@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.overview.answer import overview, role_note, verdict
+from rlscope_analysis.overview.not_measured import loss_records, not_measured_notes
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.timeline import Lane, Whole
@@ -71,6 +72,8 @@ def read_whole(trace: Trace) -> Whole:
         ),
         iterations,
         has_path,
+        loss_records(reported),
+        tuple(not_measured_notes(trace, reported)),
     )
 
 

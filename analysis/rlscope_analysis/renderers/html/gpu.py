@@ -12,6 +12,8 @@ from rlscope_analysis.result.names import ProcessName
 from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlscope_analysis.renderers.html.markup import Html, Markup
     from rlscope_analysis.result.page import Gpu, Page, Record
 
@@ -42,7 +44,7 @@ def gpu(m: Markup, page: Page) -> Html | None:
     )
 
 
-def _shown(found: Gpu) -> list[Record]:
+def _shown(found: Gpu) -> Sequence[Record]:
     """Return each GPU, and where there are several all of them together."""
     devices = [row for row in found.time if row["scope"] == "device"]
     return devices if len(devices) == 1 else found.time

@@ -18,6 +18,12 @@
   byId("title").textContent = whole.trace;
   byId("verdict").textContent = whole.verdict;
   document.title = `${whole.trace} - rlscope-trace view`;
+  byId("losses").textContent = whole.lost.length ? `lost: ${whole.lost.length} ${whole.lost.length === 1 ? "kind" : "kinds"} of record` : "nothing lost";
+  byId("losses").classList.add(whole.lost.length ? "bad" : "good");
+  byId("losses").hidden = false;
+  byId("losses").addEventListener("click", () => { byId("limits").open = true; });
+  byId("limits").lastElementChild.append(...[...whole.lost, ...whole.lacks].map((words) => Object.assign(document.createElement("li"), { textContent: words })));
+  byId("limits").hidden = !byId("limits").lastElementChild.childElementCount;
   for (const [at, [name, words]] of whole.legend.entries()) {
     const item = document.createElement("li"), swatch = byId("legend").firstElementChild.firstElementChild.cloneNode(true);
     swatch.firstElementChild.setAttribute("class", name);

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.html.close_up import STATES, WAITS
 from rlscope_analysis.renderers.html.document import PATTERN, own_file
+from rlscope_analysis.renderers.html.limits import MOST, lack_words, loss_words
 from rlscope_analysis.renderers.html.markup import Markup
 from rlscope_analysis.renderers.html.words import phase_classes
 from rlscope_analysis.schema.vocabulary import CAUSES, THREAD_STATES
@@ -65,6 +66,8 @@ def whole_json(whole: Whole) -> str:
             [start - whole.start_ns, end - whole.start_ns] for start, end in whole.iterations
         ],
         "has_path": whole.has_path,
+        "lost": [plain("".join(loss_words(loss))) for loss in whole.losses[:MOST]],
+        "lacks": [plain(lack_words(found)) for found in whole.not_measured[:MOST]],
         "legend": [[class_, plain(name)] for name, class_ in list(classes.items())[:_MOST_NAMES]],
     })  # fmt: skip
 
