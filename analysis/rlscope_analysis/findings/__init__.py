@@ -18,34 +18,21 @@ if TYPE_CHECKING:
 _STEPS = ("threads", "pieces", "shares")
 _MADE = (
     ("VIEW", "finding"), ("VIEW", "limit_share"), ("VIEW", "_listed_limit"),
-    ("TABLE", "limit_time"), ("TABLE", "_limit_held"), ("VIEW", "limit_piece"),
-    ("VIEW", "_limit_fact"), ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
+    ("TABLE", "limit_time"), ("TABLE", "_limit_held"), ("TABLE", "limit_piece"),
+    ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
     ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_disk"),
     ("TABLE", "_limit_sample"), ("TABLE", "_limit_worker"), ("TABLE", "_limit_team"),
     ("TABLE", "_limit_thread"), ("TABLE", "_limit_path"),
 )  # fmt: skip
 RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
-# What rules may ask of a piece, beside where it is.
-_FACTS = (
-    "cause", "wait", "layer", "phase", "is_evaluating", "is_marked", "is_starting", "is_lead",
-    "has_workers", "simulates", "learns", "lead_learns",
-    "waiter_process_id", "cpu_had_by_own_process", "cpu_had_by_spinner", "is_of_large_team",
-    "both_in_python", "both_of_python",
-    "leads", "of_python",
-    "is_locked", "is_handed_over", "is_asking", "sampled_layer",
-    "sampled_in_kernel", "is_for_disk", "is_own_code", "is_message",
-    "team_works",
-    "is_launching", "queue_is_empty", "syncs_often", "is_collective", "is_copy",
-    "memory_is_short", "reads_pages", "is_throttled",
-)  # fmt: skip
 
 
 def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the relations of the findings, in memory, out of iteration and critical_path."""
     remove_findings(connection)
     filled = _joins(connection) | {
-        "{rules}": _rules(), "{limits}": _limits(), "{facts}": ", ".join(_FACTS),
+        "{rules}": _rules(), "{limits}": _limits(),
         "{allowed_cpus}": str(len(allowed_cpus(connection)) or "NULL"),
     }  # fmt: skip
     try:

@@ -1,6 +1,7 @@
--- What the rules of the catalogue may ask of a piece of the critical path. Where a trace has no samples, or
--- no GPU, the joins for them are left out: sorting millions of pieces for nothing takes seconds.
-CREATE VIEW _limit_fact AS
+-- What the rules of the catalogue may ask of a piece of the critical path, and the first whose rule holds.
+-- Where a trace has no samples, or no GPU, the joins for them are left out: sorting millions of pieces for
+-- nothing takes seconds.
+CREATE TABLE limit_piece AS
 WITH launch_gap AS (
   -- Between two launches that follow each other within a millisecond a thread is launching.
   SELECT thread_id, ts_ns, next_ns FROM (
@@ -53,66 +54,63 @@ WITH launch_gap AS (
   UNION ALL
   SELECT *, NULL, NULL, false, false, false, NULL, NULL, NULL FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
+), fact AS (
+  SELECT
+    c.*,
+    p.phase,
+    -- A question to the policy belongs to the step before it.
+    coalesce(CASE WHEN p.phase = 'inference' THEN v.evaluates ELSE p.evaluates END, false) AS is_evaluating,
+    coalesce(c.path_id, 0) <> 0 AS is_marked,
+    -- A piece that lasts beyond it counts where most of it lies.
+    coalesce(c.start_ns / 2 + c.end_ns / 2 < s.ready_ns OR c.start_ns >= s.done_ns, false) AS is_starting,
+    t.is_lead, t.leads, t.of_python,
+    EXISTS (FROM _limit_worker) AS has_workers,
+    t.simulates, t.learns,
+    EXISTS (FROM _limit_thread WHERE is_lead AND learns) AS lead_learns,
+    w.process_id AS waiter_process_id,
+    c.by_process_id = c.process_id AS cpu_had_by_own_process,
+    b.is_in_python AND t.is_in_python AS both_in_python,
+    b.spins AS cpu_had_by_spinner,
+    e.process_id IS NOT NULL
+      AND (coalesce(t.computes AND NOT t.of_python, false) OR coalesce(p.phase IN ('inference', 'backpropagation'), false))
+      AS is_of_large_team,
+    b.of_python AND t.of_python AS both_of_python,
+    coalesce(k.is_locked, false) AS is_locked,
+    coalesce(c.sampled_in_kernel AND d.thread_id IS NOT NULL, false) AS is_for_disk,
+    coalesce(k.is_handed_over, false) AS is_handed_over,
+    -- A question, or what lies between two.
+    a.iteration_id IS NOT NULL AND c.duration_ns <= 20000 AS is_asking,
+    g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
+    t.queue_is_empty, t.syncs_often,
+    coalesce(c.cause = 'gpu' AND c.gpu_name ILIKE '%nccl%', false) AS is_collective,
+    coalesce(c.gpu_kind IN ('memcpy', 'memset'), false)
+      OR (m.thread_id IS NOT NULL AND c.start_ns < m.end_ns AND c.cause IN ('running', 'not_measured')) AS is_copy
+  FROM sampled AS c
+  LEFT JOIN _limit_path AS p ON p.path_id = c.path_id
+  LEFT JOIN _limit_thread AS t ON t.thread_id = c.thread_id
+  LEFT JOIN _limit_thread AS b ON b.thread_id = c.by_thread_id
+  LEFT JOIN _limit_thread AS w ON w.thread_id = c.waiter_thread_id
+  LEFT JOIN _limit_team AS e ON e.process_id = c.process_id
+  LEFT JOIN _limit_start AS s ON s.process_id = c.process_id
+  LEFT JOIN _limit_lock AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
+  {if_evaluation} LEFT JOIN (
+    SELECT o.thread_id, o.start_ns AS ts_ns, n.evaluates
+    FROM operation_coded AS o JOIN _limit_path AS n ON n.path_id = o.path_id
+    WHERE n.phase = 'simulation' AND o.thread_id IN (SELECT thread_id FROM iteration)
+  ) AS v ON v.thread_id = c.thread_id AND {if_evaluation_on}
+  LEFT JOIN _limit_disk AS d ON d.thread_id = c.thread_id AND d.path_id = coalesce(c.path_id, 0)
+  LEFT JOIN _limit_asked AS a ON a.iteration_id = c.iteration_id
+  {if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
+  {if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy}
 )
-SELECT
-  c.*,
-  p.phase,
-  -- A question to the policy belongs to the step before it.
-  coalesce(CASE WHEN p.phase = 'inference' THEN v.evaluates ELSE p.evaluates END, false) AS is_evaluating,
-  coalesce(c.path_id, 0) <> 0 AS is_marked,
-  -- A piece that lasts beyond it counts where most of it lies.
-  coalesce(c.start_ns / 2 + c.end_ns / 2 < s.ready_ns OR c.start_ns >= s.done_ns, false) AS is_starting,
-  t.is_lead, t.leads, t.of_python,
-  EXISTS (FROM _limit_worker) AS has_workers,
-  t.simulates, t.learns,
-  EXISTS (FROM _limit_thread WHERE is_lead AND learns) AS lead_learns,
-  w.process_id AS waiter_process_id,
-  c.by_process_id = c.process_id AS cpu_had_by_own_process,
-  b.is_in_python AND t.is_in_python AS both_in_python,
-  b.spins AS cpu_had_by_spinner,
-  e.process_id IS NOT NULL
-    AND (coalesce(t.computes AND NOT t.of_python, false) OR coalesce(p.phase IN ('inference', 'backpropagation'), false))
-    AS is_of_large_team,
-  b.of_python AND t.of_python AS both_of_python,
-  coalesce(k.is_locked, false) AS is_locked,
-  coalesce(c.sampled_in_kernel AND d.thread_id IS NOT NULL, false) AS is_for_disk,
-  coalesce(k.is_handed_over, false) AS is_handed_over,
-  -- A question, or what lies between two.
-  a.iteration_id IS NOT NULL AND c.duration_ns <= 20000 AS is_asking,
-  g.thread_id IS NOT NULL AND c.start_ns < g.next_ns AND c.cause IN ('running', 'not_measured') AS is_launching,
-  t.queue_is_empty, t.syncs_often,
-  coalesce(c.cause = 'gpu' AND c.gpu_name ILIKE '%nccl%', false) AS is_collective,
-  coalesce(c.gpu_kind IN ('memcpy', 'memset'), false)
-    OR (m.thread_id IS NOT NULL AND c.start_ns < m.end_ns AND c.cause IN ('running', 'not_measured')) AS is_copy
-FROM sampled AS c
-LEFT JOIN _limit_path AS p ON p.path_id = c.path_id
-LEFT JOIN _limit_thread AS t ON t.thread_id = c.thread_id
-LEFT JOIN _limit_thread AS b ON b.thread_id = c.by_thread_id
-LEFT JOIN _limit_thread AS w ON w.thread_id = c.waiter_thread_id
-LEFT JOIN _limit_team AS e ON e.process_id = c.process_id
-LEFT JOIN _limit_start AS s ON s.process_id = c.process_id
-LEFT JOIN _limit_lock AS k ON k.iteration_id = c.iteration_id AND k.start_ns = c.start_ns
-{if_evaluation} LEFT JOIN (
-  SELECT o.thread_id, o.start_ns AS ts_ns, n.evaluates
-  FROM operation_coded AS o JOIN _limit_path AS n ON n.path_id = o.path_id
-  WHERE n.phase = 'simulation' AND o.thread_id IN (SELECT thread_id FROM iteration)
-) AS v ON v.thread_id = c.thread_id AND {if_evaluation_on}
-LEFT JOIN _limit_disk AS d ON d.thread_id = c.thread_id AND d.path_id = coalesce(c.path_id, 0)
-LEFT JOIN _limit_asked AS a ON a.iteration_id = c.iteration_id
-{if_gpu} LEFT JOIN launch_gap AS g ON g.thread_id = c.thread_id AND {if_gpu_on_launch}
-{if_gpu} LEFT JOIN copying AS m ON m.thread_id = c.thread_id AND {if_gpu_on_copy};
-COMMENT ON VIEW _limit_fact IS 'Private: may change without notice. Each piece of the critical path, with what the rules of the limits ask';
-
--- The first limit of the catalogue whose rule holds.
-CREATE VIEW limit_piece AS
 SELECT
   iteration_id, start_ns, end_ns, duration_ns, process_id, thread_id, device_id, operation, layer, cause,
   by_process_id, by_thread_id, by_program, by_program_pid,
   CASE
     {rules}
   END AS code
-FROM _limit_fact;
-COMMENT ON VIEW limit_piece IS 'Each piece of the critical path, and the limit that it counts for: docs/findings.md';
+FROM fact;
+COMMENT ON TABLE limit_piece IS 'Each piece of the critical path, and the limit that it counts for: docs/findings.md';
 COMMENT ON COLUMN limit_piece.iteration_id IS 'The iteration';
 COMMENT ON COLUMN limit_piece.start_ns IS 'Start of the piece';
 COMMENT ON COLUMN limit_piece.end_ns IS 'End of the piece';

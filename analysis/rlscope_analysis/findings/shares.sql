@@ -1,21 +1,13 @@
 -- The time of each limit by iteration, its share with an interval, and the findings. Of the catalogue it is
 -- given each code with its place, and the least share of a finding.
 CREATE TABLE _limit_held AS
-WITH alike AS (
-  -- Rules are asked of pieces that differ in nothing that they ask for at once.
-  SELECT {facts}, iteration_id, process_id, sum(duration_ns)::BIGINT AS time_ns
-  FROM _limit_fact
-  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-  GROUP BY ALL
-)
 SELECT
-  iteration_id, process_id,
-  CASE
-    {rules}
-  END AS code,
-  sum(time_ns)::BIGINT AS time_ns,
-  sum(time_ns) FILTER (WHERE cause IN ('running', 'not_measured')) AS worked_ns
-FROM alike GROUP BY iteration_id, process_id, code;
+  iteration_id, process_id, code,
+  sum(duration_ns)::BIGINT AS time_ns,
+  sum(duration_ns) FILTER (WHERE cause IN ('running', 'not_measured')) AS worked_ns
+FROM limit_piece
+WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+GROUP BY iteration_id, process_id, code;
 
 CREATE TABLE limit_time AS
 WITH waited_for AS (
