@@ -23,6 +23,7 @@ from rlscope_analysis.page.iterations import iteration_bars
 from rlscope_analysis.page.private import private_words
 from rlscope_analysis.page.run_queue import queues
 from rlscope_analysis.page.tables import page_tables
+from rlscope_analysis.page.what_if import what_if_table
 from rlscope_analysis.query import run_query, run_records
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.page import Page
@@ -74,6 +75,7 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
         iterations=iteration_bars(trace, shown)
         if has_iterations and not _is_whole(reported)
         else None,
+        what_if=what_if_table(trace) if has_iterations else None,
         close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
         queues=tuple(queues(trace)) if has_iterations else (),
         functions=functions(trace) if has_iterations else None,
@@ -101,6 +103,7 @@ def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> P
         phases=reported.phases,
         processes=tuple(_process(row, roles) for row in reported.processes),
         findings=tuple(_finding(row, roles) for row in reported.findings),
+        what_if=None,
         iterations=None,
         close_ups=(),
         queues=(),

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     import numpy.typing as npt
 
@@ -169,6 +171,8 @@ class PageTable:
     table: Table | None
     reason: str | None = None
     """Why there is none."""
+    of: Mapping[str, Any] = field(default_factory=dict)
+    """What it was worked out from: facts of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,7 @@ class Page:
     phases: tuple[Record, ...]
     processes: tuple[Record, ...]
     findings: tuple[Record, ...]
+    what_if: PageTable | None
     iterations: IterationBars | None
     close_ups: tuple[CloseUp, ...]
     queues: tuple[Queue, ...]

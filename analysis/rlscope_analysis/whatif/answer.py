@@ -31,14 +31,19 @@ NOT_MODELLED = ("caches", "overhead", "messages", "placement")
 
 
 def what_if(
-    trace: Trace, changes: Changes, *, per: str | None = None, most: int | None = None
+    trace: Trace,
+    changes: Changes,
+    *,
+    per: str | None = None,
+    most: int | None = None,
+    keep: bool = False,
 ) -> Answer:
     """Predict what changes would do to the iterations of a trace; without any, rank what could.
 
-    per: the range that counts as an iteration; most: so many of them are replayed. Raises
-    TraceError where it cannot be answered.
+    per: the range that counts as an iteration; most: so many of them are replayed; keep: ask the
+    critical path that was worked out last. Raises TraceError where it cannot be answered.
     """
-    replayer = Replayer(read(trace, per, most))
+    replayer = Replayer(read(trace, per, most, keep=keep))
     if changes != Changes():
         return _one(trace, replayer, changes)
     return _answer(trace, replayer, replayer.ranked(), "what would help most", {})

@@ -120,13 +120,17 @@ class Recorded:
         return self.end_ns - self.start_ns
 
 
-def read(trace: Trace, per: str | None = None, most: int | None = None) -> Recorded:
+def read(
+    trace: Trace, per: str | None = None, most: int | None = None, *, keep: bool = False
+) -> Recorded:
     """Read what a replay needs; per: the range that counts as an iteration.
 
-    most: so many iterations in a row, those that last most like all of them; None: all. Raises
-    TraceError where the trace holds no thread states, or no iteration.
+    most: so many iterations in a row, those that last most like all of them; None: all. keep: ask
+    the critical path that was worked out last. Raises TraceError where the trace holds no thread
+    states, or no iteration.
     """
-    trace.critical_path(per=per)
+    if not keep:
+        trace.critical_path(per=per)
     connection = trace.connection
     rows = connection.execute(_ITERATIONS_SQL).fetchall()
     if not rows:

@@ -15,6 +15,7 @@ from rlscope_analysis.renderers.html.iterations import iterations
 from rlscope_analysis.renderers.html.limits import limits
 from rlscope_analysis.renderers.html.markup import Html, Markup, hiding
 from rlscope_analysis.renderers.html.tables import tables
+from rlscope_analysis.renderers.html.what_if import what_if
 
 if TYPE_CHECKING:
     from rlscope_analysis.result.page import Page
@@ -33,6 +34,7 @@ def render(page: Page, *, redact: bool = False) -> str:
         head.verdict(m, page),
         head.figures(m, page),
         m.tag("div", left, findings(m, page), class_="two"),
+        what_if(m, page),
         iterations(m, page),
         close_ups(m, page),
         gpu(m, page),
