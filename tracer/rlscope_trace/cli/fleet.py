@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,6 +40,7 @@ from rlscope_trace.cli.sql import (
 from rlscope_trace.errors import UsageError
 from rlscope_trace.fleet.bucket import store_of
 from rlscope_trace.installed import require_recorder
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from rlscope_analysis.fleet.stragglers import Offset
@@ -126,7 +126,7 @@ def summarize(
             path = members.traces[one.member]
             raise TraceError(
                 f"none of the traces can be read; {one.member}: {one.why}",
-                hint=f"rlscope-trace summarize {shlex.quote(str(path))}",
+                hint=f"rlscope-trace summarize {shell_line([str(path)])}",
             )
         answer = answer_of(merged(collected.partials.items()), collected, _offsets(members))
         chunks = list(render(answer, output_format, limit=None if every else _ROWS))

@@ -34,6 +34,7 @@ from rlscope_trace.record.launch import launch as launch_program
 from rlscope_trace.record.launch import require_program
 from rlscope_trace.record.shims import checked_session
 from rlscope_trace.rights import become_invoker
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -268,7 +269,7 @@ class Running:
         where = f"; {count_of(kept, 'trace')} on other machines" if kept else ""
         messages.say(f"wrote {path}: {count_of(saved, 'trace')}{where}")
         shown = store_of(plan.folder) or str(plan.folder)
-        messages.say(f"more: rlscope-trace fleet summarize {shlex.quote(shown)}")
+        messages.say(f"more: rlscope-trace fleet summarize {shell_line([shown])}")
 
     def _report_members(self, members: Sequence[Member]) -> None:
         for one in members:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from rlscope_trace.cli import messages
 from rlscope_trace.errors import SpoolError
 from rlscope_trace.signals import signals_handled
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,5 +48,5 @@ def second_interrupt_stops(spool_directory: Path, *, is_leased: bool = False) ->
     except KeyboardInterrupt as error:
         raise SpoolError(
             "interrupted before the trace was complete",
-            hint=f"rlscope-trace recover {shlex.quote(str(spool_directory))}",
+            hint=f"rlscope-trace recover {shell_line([str(spool_directory)])}",
         ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import sys
 import time
 from contextlib import suppress
@@ -45,6 +44,7 @@ from rlscope_trace.rights import become_recorder, become_saver, keep_for_folder
 from rlscope_trace.signals import signals_wait
 from rlscope_trace.spool.counter_file import COUNTERS_FILE
 from rlscope_trace.spool.directory import open_spool, remove_files
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -298,7 +298,7 @@ class Recording:
             shown = spool_directory(self._output)
             raise SpoolError(
                 f"the recording could not be ended in order: {reason_of(error)}",
-                hint=f"rlscope-trace recover {shlex.quote(str(shown))}",
+                hint=f"rlscope-trace recover {shell_line([str(shown)])}",
             ) from error
         self._stop_counters()
         self._line.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from rlscope_analysis.trace_file import MEMORY_VARIABLE
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.live_progress import live_progress
 from rlscope_trace.ingest.store.finalise import finalise
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -132,7 +132,7 @@ def _report_verdict(written: TraceReport) -> None:
         # The trace is saved: whoever does not want to wait for more may interrupt.
         with suppress(TraceError, OSError, MemoryError, KeyboardInterrupt):
             _say_verdict(written.output)
-    messages.say(f"more: rlscope-trace summarize {shlex.quote(str(written.output))}")
+    messages.say(f"more: rlscope-trace summarize {shell_line([str(written.output)])}")
 
 
 def _say_verdict(output: Path) -> None:

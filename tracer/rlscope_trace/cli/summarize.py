@@ -1,6 +1,5 @@
 """`rlscope-trace summarize`: where the time of each process and thread went."""
 
-import shlex
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +30,7 @@ from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.errors import UsageError
+from rlscope_trace.texts import shell_line
 
 _ROWS = 20
 
@@ -130,7 +130,7 @@ def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | 
     if per is not None and name is not None and not REPORTS[name].by_iteration:
         raise UsageError(
             f"--per says what an iteration is, and --view {name} is not about iterations",
-            hint=f"--by operation --per {shlex.quote(per)}",
+            hint=f"--by operation --per {shell_line([per])}",
         )
     return None if name is None else REPORTS[name]
 
@@ -140,7 +140,7 @@ def _check_operation(report: Report | None, operation: str | None) -> None:
         return
     raise UsageError(
         f"--operation is for --view {' or '.join(REPORTS_OF_OPERATION)}",
-        hint=f"--view {REPORTS_OF_OPERATION[0]} --operation {shlex.quote(operation)}",
+        hint=f"--view {REPORTS_OF_OPERATION[0]} --operation {shell_line([operation])}",
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import shlex
 import signal
 import warnings
 from contextlib import suppress
@@ -24,6 +23,7 @@ from rlscope_trace.errors import (
     TracerError,
     UsageError,
 )
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -335,9 +335,9 @@ def _launch_error(report: bytes, name: str) -> TracerError:
         return CommandNotFoundError(f"{name}: command not found")
     if step == "interpreter":
         message = f"{subject} cannot be executed: the interpreter it names does not exist"
-        return CommandNotExecutableError(message, hint=shlex.join(["head", "-1", subject]))
+        return CommandNotExecutableError(message, hint=shell_line(["head", "-1", subject]))
     if step == "exec":
-        hint = shlex.join(["ls", "-l", subject])
+        hint = shell_line(["ls", "-l", subject])
         return CommandNotExecutableError(f"{subject} cannot be executed: {reason}", hint=hint)
     if step == "user":
         hint = "run it without sudo, as a user with CAP_BPF and CAP_PERFMON"

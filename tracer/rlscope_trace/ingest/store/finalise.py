@@ -1,7 +1,6 @@
 """Turns a spool into a trace database: decode, sort, store, verify, then delete the spool."""
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rlscope_trace.ingest.writer.database_file import ReportProgress, is_interru
 from rlscope_trace.ingest.writer.trace_writer import TraceWriter, write_trace
 from rlscope_trace.outputs.place import PRIVATE_MODE
 from rlscope_trace.spool.directory import Spool
+from rlscope_trace.texts import shell_line
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def finalise(
 
 def recover_hint(spool: Spool) -> str:
     """Return the command that tries once more, somewhere else."""
-    return f"rlscope-trace recover {shlex.quote(str(spool.shown))} -o SOMEWHERE_ELSE.duckdb"
+    return f"rlscope-trace recover {shell_line([str(spool.shown)])} -o SOMEWHERE_ELSE.duckdb"
 
 
 @contextlib.contextmanager

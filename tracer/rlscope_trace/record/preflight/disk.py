@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import stat
 from typing import TYPE_CHECKING
 
 from rlscope_trace.record.preflight.finding import Finding
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def output_directory(output: Path) -> Path:
 def check_directory(directory: Path, writable: Callable[[Path], bool] = _writable) -> Finding:
     """Check that files can be made there."""
     name = "output"
-    quoted = shlex.quote(str(directory))
+    quoted = shell_line([str(directory)])
     try:
         mode = directory.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -62,7 +62,7 @@ def check_free_space(directory: Path, free_bytes: Callable[[Path], int] = _free_
     except OSError as error:
         return Finding(name, "note", f"free space of {directory} is not known: {error.strerror}")
     what = f"{directory} has {free / (1 << 20):,.0f} MiB free"
-    remedy = f"df -h {shlex.quote(str(directory))}"
+    remedy = f"df -h {shell_line([str(directory)])}"
     if free < ERROR_BYTES:
         return Finding(name, "error", f"{what}, a session needs 64 MiB at least", remedy)
     if free < WARNING_BYTES:

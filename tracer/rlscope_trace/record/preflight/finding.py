@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ def sudo_command(argv: Sequence[str]) -> str:
     words = shell_line(argv)
     program = sys.argv[0]
     if Path(program).name == _NAME and (_is_run_by_another() or not _is_on_path(program)):
-        return f"sudo {shlex.quote(os.path.abspath(program))} {words}"  # noqa: PTH100 - links stay
+        return f"sudo {shell_line([os.path.abspath(program)])} {words}"  # noqa: PTH100 - links stay
     return f'sudo env "PATH=$PATH" {_NAME} {words}'
 
 
