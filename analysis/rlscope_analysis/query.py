@@ -7,8 +7,8 @@ import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlscope_analysis.trace import Trace
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 
 _BATCH_ROWS = 2048
 _LISTEN_PERIOD_S = 0.05
@@ -107,6 +108,21 @@ def fetch_together(
             [*work, meanwhile], [*connections, trace.connection], workers=workers
         )
     return rows, rest
+
+
+def run_together(
+    trace: Trace, first: Callable[[Trace], _T], second: Callable[[Trace], _U]
+) -> tuple[_T, _U]:
+    """Run two readers at the same time; returns what each returns.
+
+    Both see what the trace holds and what was worked out before. `second` has a connection of its
+    own: it makes nothing that `first` needs, and sees none of its temporary tables.
+    """
+    beside = replace(trace, connection=trace.connection.cursor())
+    with closing(beside.connection):
+        work: list[Callable[[], Any]] = [partial(first, trace), partial(second, beside)]
+        found, other = _run_interruptibly(work, [trace.connection, beside.connection], workers=2)
+    return found, other
 
 
 def _words(statement: str) -> str:

@@ -133,9 +133,11 @@ def test_a_signal_while_saving_still_reaches_the_program(
 
 # What signals come while the modules that save are still loaded, or costs are looked for.
 EARLY = """
-import os, sys
+import os, signal, sys
 from rlscope_trace.cli import calibrating, main
 numbers = [int(number) for number in sys.argv.pop(1).split(",")]
+# What the shell that runs the tests in the background ignores would stay ignored.
+for number in {*numbers} - {signal.SIGINT}: signal.signal(number, signal.SIG_DFL)
 calibrating.add_to_spool = lambda *_, **__: [os.kill(os.getpid(), number) for number in numbers]
 main()
 """

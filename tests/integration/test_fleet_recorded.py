@@ -94,7 +94,7 @@ def test_the_critical_path_leads_to_the_other_node(cluster: Cluster, tmp_path: P
     done = subprocess.run(
         list(map(str, [*launch, sys.executable, WORKLOADS / "ray_far.py", ROUNDS])),
         env=cluster.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = rlscope("fleet", "summarize", folder, "--per", "round", "--format", "json")
@@ -130,7 +130,7 @@ def test_a_program_and_all_it_does_on_every_node(cluster: Cluster, tmp_path: Pat
     done = subprocess.run(
         list(map(str, command)),
         env=cluster.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
     job, *actors = done.stdout.split()

@@ -177,7 +177,7 @@ def test_a_cluster_of_a_user_without_rights(service: Service, folder: Path) -> N
                "--with=--no-calibrate", "--", sys.executable]  # fmt: skip
     done = subprocess.run(
         [*command, str(WORKLOADS / "ray_actors.py"), "5"], env=environment, cwd=folder, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
     )  # fmt: skip
     nodes.communicate()
     assert done.returncode == 7, done.stderr

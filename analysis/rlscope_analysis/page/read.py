@@ -24,7 +24,7 @@ from rlscope_analysis.page.private import private_words
 from rlscope_analysis.page.run_queue import queues
 from rlscope_analysis.page.tables import page_tables
 from rlscope_analysis.page.what_if import what_if_table
-from rlscope_analysis.query import run_query, run_records
+from rlscope_analysis.query import run_query, run_records, run_together
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.page import Page
 
@@ -67,9 +67,21 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     """
     reported = overview(trace, per=per)
     has_iterations = bool(reported.pace and reported.pace["iterations"])
+    found_gpu = gpu(trace)
+    page, tables = run_together(
+        trace,
+        lambda own: _drawn(own, reported, has_iterations=has_iterations),
+        lambda own: tuple(
+            page_tables(own, has_gpu=found_gpu is not None, has_iterations=has_iterations)
+        ),
+    )
+    return replace(page, gpu=found_gpu, tables=tables)
+
+
+def _drawn(trace: Trace, reported: Overview, *, has_iterations: bool) -> Page:
+    """Return the page without its tables."""
     roles = _roles(reported)
     shown = list(_shown(trace)) if has_iterations else []
-    found_gpu = gpu(trace)
     return replace(
         _first_screen(trace, reported, roles),
         iterations=iteration_bars(trace, shown)
@@ -79,10 +91,6 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
         close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
         queues=tuple(queues(trace)) if has_iterations else (),
         functions=functions(trace) if has_iterations else None,
-        gpu=found_gpu,
-        tables=tuple(
-            page_tables(trace, has_gpu=found_gpu is not None, has_iterations=has_iterations)
-        ),
         not_measured=tuple(not_measured_notes(trace, reported)),
         private=tuple(dict.fromkeys(private_words(trace))),
     )
