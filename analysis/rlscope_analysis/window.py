@@ -132,6 +132,12 @@ class AskedWindow:
     to_ns: int | None
     """None: to the end."""
 
+    def options(self) -> tuple[str, ...]:
+        """Return it as a command is asked for it."""
+        start = () if self.from_ns is None else ("--from", f"{self.from_ns}ns")
+        end = () if self.to_ns is None else ("--to", f"{self.to_ns}ns")
+        return start + end
+
     def __str__(self) -> str:
         """Write it for people, to the nanosecond."""
         start = "its start" if self.from_ns is None else _short_seconds(self.from_ns)

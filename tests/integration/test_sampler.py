@@ -102,7 +102,8 @@ def test_a_program_in_step_with_a_clock_gets_its_shares(run: Run) -> None:
     inside = [sample for sample in samples if sample.is_in("until")]
     assert len(inside) > 0.8 * len(samples)
     found = share(inside, lambda sample: sample.is_in("first"))
-    assert found == pytest.approx(expected, abs=error(expected, inside))
+    # Samples between two changes of a rate are not independent: more than error() of as many.
+    assert found == pytest.approx(expected, abs=0.08)
 
 
 def test_each_thread_has_its_own_functions(run: Run) -> None:

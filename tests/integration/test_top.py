@@ -110,11 +110,11 @@ def test_figures_are_those_of_the_trace_of_the_same_time(tmp_path: Path, pair: W
 def test_threads_that_ended_count_while_older_records_are_dropped(
     program: Callable[..., Workload],
 ) -> None:
-    """Nearly all threads live for 20 ms, between two looks; at any time there are two."""
+    """Nearly all threads live for 2 ms, between two looks; at any time there are two."""
     made = program(
         "import threading, time\n"
         "def burn():\n"
-        "    end = time.thread_time() + 0.02\n"
+        "    end = time.thread_time() + 0.002\n"
         "    while time.thread_time() < end: pass\n"
         "print('ready', flush=True)\n"
         "while True:\n"
@@ -171,7 +171,7 @@ def test_r_keeps_the_last_seconds_and_what_follows(
 ) -> None:
     trace = tmp_path / "kept.duckdb"
     began_ns = time.monotonic_ns()
-    screen = terminal("top", "--pid", str(pair.pid), "--last", "1", "-o", trace)
+    screen = terminal("top", "--pid", str(pair.pid), "--last", "2", "-o", trace)
     before = screen.settings()
     screen.wait_for("Processes")
     spool = tmp_path / "kept.duckdb.spool"

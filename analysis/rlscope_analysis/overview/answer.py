@@ -251,6 +251,8 @@ def _is_worker(row: _Row) -> bool:
 
 def _phases(reported: Overview, most: int) -> Table:
     who = role_words(reported.lead["role"] if reported.lead else "main")
+    has_lost = any(row["lost_share"] for row in reported.phases)
+    lost = (Column("lost_share", Unit.SHARE, label="lost"),) if has_lost else ()
     columns = (
         Column("operation", label=f"where the {who}'s time went", most=24),
         Column("time_ns", Unit.NS, label="time ms", scale=Scale.SHORT_MS),
@@ -259,6 +261,7 @@ def _phases(reported: Overview, most: int) -> Table:
         Column("native_share", Unit.SHARE, label="native"),
         Column("queue_share", Unit.SHARE, label="queue"),
         Column("waits_share", Unit.SHARE, label="waits"),
+        *lost,
         Column("instances", Unit.COUNT, label="count"),
         Column("each_ns", Unit.NS, label="each ms", scale=Scale.SHORT_MS),
     )

@@ -1,4 +1,4 @@
-"""What was lost, and what has no number, in a trace: as whoever looks at all of it is told."""
+"""What was lost in a trace, and what has no number in it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def read_first_screen(trace: Trace, *, per: str | None = None) -> Page:
     per: the range that counts as an iteration; TraceError where none is called so.
     """
     reported = overview(trace, per=per)
-    return _first_screen(trace, reported, _roles(reported))
+    return _first_screen(trace, reported, _roles(reported), _window_of(reported))
 
 
 def read_page(trace: Trace, *, per: str | None = None) -> Page:
@@ -67,27 +67,40 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     """
     reported = overview(trace, per=per)
     has_iterations = bool(reported.pace and reported.pace["iterations"])
-    found_gpu = gpu(trace)
+    found_gpu, window = gpu(trace), _window_of(reported)
     page, tables = run_together(
         trace,
-        lambda own: _drawn(own, reported, has_iterations=has_iterations),
+        lambda own: _drawn(own, reported, window, per, has_iterations=has_iterations),
         lambda own: tuple(
-            page_tables(own, has_gpu=found_gpu is not None, has_iterations=has_iterations)
+            page_tables(
+                own, window, per, has_gpu=found_gpu is not None, has_iterations=has_iterations
+            )
         ),
     )
     return replace(page, gpu=found_gpu, tables=tables)
 
 
-def _drawn(trace: Trace, reported: Overview, *, has_iterations: bool) -> Page:
+def _window_of(reported: Overview) -> tuple[str, ...]:
+    return reported.window.options() if reported.window else ()
+
+
+def _drawn(
+    trace: Trace,
+    reported: Overview,
+    window: tuple[str, ...],
+    per: str | None,
+    *,
+    has_iterations: bool,
+) -> Page:
     """Return the page without its tables."""
     roles = _roles(reported)
     shown = list(_shown(trace)) if has_iterations else []
     return replace(
-        _first_screen(trace, reported, roles),
+        _first_screen(trace, reported, roles, window),
         iterations=iteration_bars(trace, shown)
         if has_iterations and not _is_whole(reported)
         else None,
-        what_if=what_if_table(trace) if has_iterations else None,
+        what_if=what_if_table(trace, window, per) if has_iterations else None,
         close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
         queues=tuple(queues(trace)) if has_iterations else (),
         functions=functions(trace) if has_iterations else None,
@@ -100,10 +113,13 @@ def _roles(reported: Overview) -> dict[int, Note]:
     return {row["process_id"]: role_note(row) for row in reported.processes}
 
 
-def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> Page:
+def _first_screen(
+    trace: Trace, reported: Overview, roles: dict[int, Note], asked: tuple[str, ...]
+) -> Page:
     return Page(
         trace=reported.trace,
         facts=_facts(trace, reported),
+        asked=asked,
         verdict=verdict(reported) if reported.pace else note("no_verdict", reason=reported.reason),
         verdict_more=tuple(_more(reported)),
         pace=reported.pace,

@@ -24,17 +24,25 @@ VIEWS = (
 _OF_GPU = frozenset({"gpu", "kernel", "launch", "latency", "gpu-idle", "idle", "utilization"})
 
 
-def page_tables(trace: Trace, *, has_gpu: bool, has_iterations: bool) -> Iterator[PageTable]:
-    """Yield the views; of those without an answer the reason, but of GPUs that nobody used."""
+def page_tables(
+    trace: Trace, window: tuple[str, ...], per: str | None, *, has_gpu: bool, has_iterations: bool
+) -> Iterator[PageTable]:
+    """Yield the views; of those without an answer the reason, but of GPUs that nobody used.
+
+    window, per: what was asked for, for the commands.
+    """
+    of_iterations = (*window, "--per", per) if per else window
     for name in VIEWS:
         report, options = REPORTS[name], f"--view {name}"
         if (name in _OF_GPU and not has_gpu) or (report.by_iteration and not has_iterations):
             continue
+        asked = of_iterations if report.by_iteration else window
         try:
-            yield PageTable("summarize", options, answer(trace, report).data)
+            yield PageTable("summarize", options, answer(trace, report).data, asked=asked)
         except TraceError as error:
-            yield PageTable("summarize", options, None, str(error).removeprefix(f"{trace.path} "))
+            reason = str(error).removeprefix(f"{trace.path} ")
+            yield PageTable("summarize", options, None, reason, asked=asked)
     if has_iterations:
         for which in ("slowest", "median"):
             parts, *_ = explain(trace, which, keep=True).tables
-            yield PageTable("explain", f"--iteration {which}", parts)
+            yield PageTable("explain", f"--iteration {which}", parts, asked=of_iterations)

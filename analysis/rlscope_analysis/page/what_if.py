@@ -21,20 +21,24 @@ SELECT count(*) / greatest((SELECT count(*) FROM iteration), 1) FROM thread_stat
 """
 
 
-def what_if_table(trace: Trace) -> PageTable:
-    """Return the ranking of changes, or why there is none, with the command that prints it."""
+def what_if_table(trace: Trace, window: tuple[str, ...], per: str | None) -> PageTable:
+    """Return the ranking of changes, or why there is none, with the command that prints it.
+
+    window, per: what was asked for, for the command.
+    """
+    asked = (*window, "--per", per) if per else window
     ((states,),) = run_query(trace, _STATES_SQL).rows
     most = max(1, min(_MOST_ITERATIONS, int(_STATES / max(states, 1))))
     options = f"--iterations {most}"
     if states > _MOST_STATES:
-        return PageTable(
-            "whatif",
-            options,
-            None,
-            "not predicted here: an iteration is so long that it takes a while",
-        )
+        reason = "not predicted here: an iteration is so long that it takes a while"
+        return PageTable("whatif", options, None, reason, asked=asked)
     try:
         answer = what_if(trace, Changes(), most=most, keep=True)
     except TraceError as error:
-        return PageTable("whatif", options, None, str(error).removeprefix(f"{trace.path} "))
-    return PageTable("whatif", options, answer.data, of=answer.facts)
+        reason = str(error).removeprefix(f"{trace.path} ")
+        return PageTable("whatif", options, None, reason, asked=asked)
+    if not list(answer.data.rows):
+        reason = "of no change it can be told what it would bring"
+        return PageTable("whatif", options, None, reason, asked=asked)
+    return PageTable("whatif", options, answer.data, of=answer.facts, asked=asked)

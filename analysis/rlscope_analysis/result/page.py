@@ -173,6 +173,8 @@ class PageTable:
     """Why there is none."""
     of: Mapping[str, Any] = field(default_factory=dict)
     """What it was worked out from: facts of the answer."""
+    asked: tuple[str, ...] = ()
+    """More options: of which part of the trace, and of what as an iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ class Page:
     facts: Record
     """program, host, kernel, cpus, cpu_count, started_ns (of the wall clock), duration_ns,
     start_up_ns, left_out_ns, processes, threads, is_complete, window."""
+    asked: tuple[str, ...]
+    """The part of the trace, as options."""
     verdict: Note
     verdict_more: tuple[Note, ...]
     pace: Record | None

@@ -229,12 +229,12 @@ std::set<std::uint32_t> LiveTotals::Alive() const {
   return alive;
 }
 
-// A sample may come before the thread is introduced, or after its end was told: then it is of
-// nobody for ever.
+// A sample may come before the thread is introduced, or after its end was reported:
+// then it is of nobody for ever.
 void LiveTotals::ForgetEnded() {
   for (auto at = threads_.begin(); at != threads_.end();) {
     LiveThread& thread = at->second;
-    if (thread.has_ended || thread.is_unknown) {
+    if (thread.has_ended || (thread.is_unknown && thread.facts.tid == 0)) {
       titles_.erase(at->first);
       at = threads_.erase(at);
       continue;
@@ -245,6 +245,11 @@ void LiveTotals::ForgetEnded() {
   const std::set<std::uint32_t> alive = Alive();
   for (auto at = execs_.begin(); at != execs_.end();)
     at = alive.count(at->first) != 0 ? std::next(at) : execs_.erase(at);
+}
+
+void LiveTotals::ForgetStacks() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  function_of_.clear();
 }
 
 std::string LiveTotals::Keyframe(std::uint64_t cut_ns,
@@ -282,7 +287,6 @@ std::string LiveTotals::Keyframe(std::uint64_t cut_ns,
     AppendFrame(&known, sizeof(known), &frames);
     ++(*records)[RLS_REC_EXEC];
   }
-  function_of_.clear();
   return frames;
 }
 

@@ -81,6 +81,8 @@ class LiveTotals {
   // Frames that a segment of a spool begins with, which is kept from cut_ns on. Without sums,
   // threads that have ended are forgotten.
   std::string Keyframe(std::uint64_t cut_ns, std::array<std::uint64_t, RLS_REC_KINDS>* records);
+  // The segment has begun: stacks are written, and seen, anew.
+  void ForgetStacks();
 
  private:
   void AddRecord(const char* record, std::size_t bytes);

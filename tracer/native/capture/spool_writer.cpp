@@ -163,6 +163,7 @@ bool SpoolWriter::Rotate(std::uint64_t number, std::uint64_t missed_runs,
   progress_ = files.progress;
   number_ = number;
   ++generation_;
+  totals_->ForgetStacks();
   return true;
 }
 

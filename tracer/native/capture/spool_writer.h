@@ -43,7 +43,7 @@ class SpoolWriter {
   // Goes on in a new segment, whose number is above those before. False where there is no room for
   // it: then it goes on in the old one. Throws std::system_error where it cannot be made.
   bool Rotate(std::uint64_t number, std::uint64_t missed_runs, std::uint64_t failed_updates);
-  // Changes when what was appended before is not in the spool.
+  // Changes with the segment: what was appended before is in another one.
   std::uint64_t generation() const { return generation_; }
   void SetRingLoss(std::size_t row, const rls_loss& loss);
   void NoteDrained(std::uint64_t ts_ns);

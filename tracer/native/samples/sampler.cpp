@@ -149,7 +149,9 @@ void Sampler::Start() {
 // Another rate for one clock of each CPU: the others keep theirs meanwhile.
 void Sampler::VaryRates(double since_ns) {
   const std::lock_guard<std::mutex> lock(clocks_mutex_);
-  const double lost_part = period_ns_ / (2 * since_ns);
+  const auto cpus = static_cast<double>(std::max(clocks_.size(), kChangesAtOnce));
+  const double turn = static_cast<double>(kChangesAtOnce) / cpus;  // how many of them it is for
+  const double lost_part = turn * period_ns_ / (2 * since_ns);
   std::uniform_real_distribution<double> rate(kLeastRate + lost_part, 2 - kLeastRate + lost_part);
   for (std::size_t left = std::min(kChangesAtOnce, clocks_.size()); left > 0; --left) {
     auto at = clocks_.upper_bound(varied_cpu_);

@@ -1,4 +1,4 @@
-// What is shown of the ranges of a target while they are read.
+// Segments of what shims say, and what is shown of it while it is read.
 #include <memory>
 #include <mutex>
 

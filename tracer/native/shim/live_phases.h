@@ -1,5 +1,5 @@
 // Which ranges the threads of a target spend their time in while they are watched, and what a
-// shim.bin has to begin with that is kept from now on: made of the blocks that it is given.
+// segment of what the shims said has to begin with: made of the blocks that it is given.
 //
 // The records come from the target, which may write anything: all that is kept is bounded.
 #pragma once
@@ -47,7 +47,7 @@ struct LiveGpuRow {
 class LivePhases {
  public:
   // has_sums: else it knows no more than keyframes need.
-  explicit LivePhases(bool has_sums = true) : has_sums_(has_sums) {}
+  explicit LivePhases(bool has_sums) : has_sums_(has_sums) {}
 
   // The entries of ranges that a slot has open; returns how many.
   using OpenOf = std::function<std::uint32_t(std::uint32_t source, std::uint32_t slot,

@@ -259,6 +259,10 @@ class Recording:
                 self._line.clear()
                 messages.warning(words, hint)
 
+    def housekeep(self) -> None:
+        """Do what is due between two looks."""
+        self._running().housekeep()
+
     def look(self) -> Reading:
         """Return what the target did so far, where it is watched."""
         found = self._running().look()
@@ -321,7 +325,7 @@ class Recording:
         except (ImportError, OSError, MemoryError) as error:
             raise SpoolError(
                 f"cannot save {self._output}: {reason_of(error)}",
-                hint=f"rlscope-trace recover {self._spool.shown}",
+                hint=f"rlscope-trace recover {shell_line([str(self._spool.shown)])}",
             ) from error
 
     def _save(self, spool: PrivateFolder) -> TraceReport:

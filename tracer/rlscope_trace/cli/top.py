@@ -71,7 +71,7 @@ def top(  # noqa: PLR0913 - one parameter per option
             "--last",
             metavar="TIME",
             help="How much from before r it has: 60 (seconds), 90s, 5m or 1h, and up to a quarter"
-            " more. The disk holds no more than that.",
+            " more. Until then the disk holds no more than that.",
         ),
     ] = "60s",
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
@@ -279,6 +279,7 @@ class _Top:
         if "r" in self._shown.keys() and not self._kept:  # noqa: SIM118 - no mapping
             self._keep(recording)
             self._shown.say("the last seconds are kept, and what follows; q ends and saves")
+        recording.housekeep()
         if time.monotonic() < self._next_s:
             return
         self._next_s = max(self._next_s + _INTERVAL_S, time.monotonic() + _INTERVAL_S / 2)

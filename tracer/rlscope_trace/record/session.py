@@ -37,6 +37,7 @@ from rlscope_trace.record.shims import TAKEN
 from rlscope_trace.record.surroundings import Surroundings
 from rlscope_trace.spool.counter_file import OS_COUNTERS_FILE
 from rlscope_trace.spool.directory import SESSION_FILE, open_spool, process_start_time, unlink_files
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -138,7 +139,8 @@ def _empty(folder: PrivateFolder, *, force: bool) -> None:
     if not force:
         raise OutputExistsError(
             f"{folder.shown} is left from a recording that was not finished",
-            hint=f"rlscope-trace recover {folder.shown}, or --force to discard it",
+            hint=f"rlscope-trace recover {shell_line([str(folder.shown)])}, or --force to discard"
+            " it",
         )
     unlink_files(folder.path)
     if not folder.is_empty():
@@ -310,7 +312,7 @@ class Session:
     def counters(self) -> Counters:
         """Return where the recording stands; call it at least once a minute."""
         spool, drain, shims = self._running()
-        self._housekeep()
+        self.housekeep()
         values = spool.counters()
         refused = shims.refused()
         return Counters(
@@ -329,7 +331,7 @@ class Session:
         spool, drain, shims = self._running()
         if self._totals is None:
             raise RuntimeError("the session does not watch")
-        self._housekeep()
+        self.housekeep()
         now_ns = self.clock_ns()
         open_now = self.opened.capture.tell_open()
         # What was written before the threads were asked is added up, too.
@@ -400,7 +402,8 @@ class Session:
                 part.stop()
         self._spool = self._drain = self._shims = self._monitor = self._surroundings = None
 
-    def _housekeep(self) -> None:
+    def housekeep(self) -> None:
+        """Do what is due: counters() and look() do so, too."""
         self._append_clock_when_due()
         if self.clock_ns() >= self._next_search_ns:
             self.find_shims()

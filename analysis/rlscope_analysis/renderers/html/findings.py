@@ -48,7 +48,7 @@ def _finding(m: Markup, page: Page, row: Record) -> Html:
     if page.pace and page.pace["mean_ns"] and row["of_path"]:
         time = time_words(row["share"] * page.pace["mean_ns"])
         each = f"About {time} of {'the run' if whole == 'the run' else 'each iteration'}. "
-    command = ["rlscope-trace", "summarize", page.trace, *limit.proof.split()]
+    command = ["rlscope-trace", "summarize", page.trace, *limit.proof.split(), *page.asked]
     return m.tag(
         "li",
         m.tag(

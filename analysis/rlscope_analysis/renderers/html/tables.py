@@ -40,7 +40,7 @@ def tables(m: Markup, page: Page) -> Html:
 
 
 def _table(m: Markup, page: Page, found: PageTable, most: int) -> Html:
-    words = ["rlscope-trace", found.command, page.trace, *shlex.split(found.options)]
+    words = ["rlscope-trace", found.command, page.trace, *shlex.split(found.options), *found.asked]
     command = m.tag("p", m.tag("code", shlex.join(words)))
     name = found.options.split()[-1].replace("-", " ")
     name = f"explain: {name} iteration" if found.command == "explain" else name

@@ -22,7 +22,8 @@ def what_if(m: Markup, page: Page) -> Html | None:
     found = page.what_if
     if found is None:
         return None
-    command = shlex.join(["rlscope-trace", "whatif", page.trace, *found.options.split()])
+    words = ["rlscope-trace", "whatif", page.trace, *found.options.split(), *found.asked]
+    command = shlex.join(words)
     title, shown = "What a change would bring", m.tag("code", command)
     if found.table is None:
         reason = found.reason or "not known why"
@@ -41,7 +42,8 @@ def what_if(m: Markup, page: Page) -> Html | None:
         m.tag("p", f"The box is between at least and at most, the thin line is now. {_GRADES}.",
               class_="quiet"),
         shown,
-        aside=f"how long an iteration takes: {of} replayed with one thing changed",
+        aside="how long the run takes: replayed with one thing changed" if found.of["is_whole"]
+        else f"how long an iteration takes: {of} replayed with one thing changed",
         id_="what-if",
     )  # fmt: skip
 
@@ -51,6 +53,7 @@ def _change(m: Markup, row: Record, longest: float) -> Html:
     ratio, low, high = row["duration_ratio"], row["low"], row["high"]
     top = longest if high is None else high
     at_most = "not known" if high is None else percent_words(high)
+    why = sentence_of(row["reasons"])
     words = f"at least {percent_words(low)} of now, at most {at_most}"
     bar = m.tag(
         "svg",
@@ -65,7 +68,7 @@ def _change(m: Markup, row: Record, longest: float) -> Html:
     return m.tag(
         "li",
         m.tag("span", f"{said[0].upper()}{said[1:]}",
-              m.tag("small", f"grade {row['grade']}: {sentence_of(row['reasons'])}"),
+              m.tag("small", f"grade {row['grade']}" + (f": {why}" if why else "")),
               class_="name"),
         bar,
         m.tag("span", time_words(row["predicted_ns"]), class_="n"),

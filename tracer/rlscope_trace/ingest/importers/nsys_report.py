@@ -1,12 +1,12 @@
 """Turns reports of Nsight Systems into SQLite files, with its own command."""
 
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 from rlscope_trace.ingest.importers.errors import ImportFileError
 from rlscope_trace.ingest.importers.nsys_sqlite import EXPORT_COMMAND
+from rlscope_trace.texts import shell_line
 
 # .qdrep is what it was called until 2021.
 _REPORT_SUFFIXES = frozenset({".nsys-rep", ".qdrep"})
@@ -24,7 +24,7 @@ def export_report(report: Path, directory: Path) -> Path:
     """
     if not report.is_file():
         raise ImportFileError(f"{report} does not exist", hint="check the name")
-    command = EXPORT_COMMAND.replace("REPORT.nsys-rep", shlex.quote(str(report)))
+    command = EXPORT_COMMAND.replace("REPORT.nsys-rep", shell_line([str(report)]))
     nsys = shutil.which("nsys")
     if nsys is None:
         raise ImportFileError(
