@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from trace_builder import TraceBuilder, preempted, run, sleep, woken
+from trace_builder import TIMER, TraceBuilder, preempted, run, sleep, woken
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trace_builder import Interval
 
 MS = 1_000_000
 ROUND_NS = 70 * MS
@@ -66,6 +68,23 @@ def training(
     for at in range(more_threads):
         builder.thread(main, tid=5000 + at, name=f"pool {at}", states=[sleep(end_ns - 10), run(10)])
     return builder
+
+
+def of_rounds(path: Path, rounds: int) -> Path:
+    """Make rounds of 5 ms of one process: 3 in `simulate`, 1 in `learn`, and 1 asleep."""
+    builder = TraceBuilder(path)
+    builder.coverage("thread_state")
+    process = builder.process(pid=7, name="python")
+    states: list[Interval] = []
+    for at in range(rounds):
+        start = at * 5 * MS
+        states += [run(4 * MS), sleep(1 * MS - 10), woken(10, by=TIMER)]
+        builder.operation(1, start, start + 5 * MS, "update")
+        builder.operation(1, start, start + 3 * MS, "simulate")
+        builder.operation(1, start + 3 * MS, start + 4 * MS, "learn")
+        builder.wait(1, start + 4 * MS, start + 5 * MS - 10, "sleep")
+    builder.thread(process, states=[*states, run(10)])
+    return builder.write()
 
 
 def _answers(rounds: int) -> list[object]:

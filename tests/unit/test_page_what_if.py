@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from page_reader import Page
-from page_traces import training
+from page_traces import of_rounds, training
 from recording import rlscope
-from trace_builder import TIMER, TraceBuilder, run, sleep, woken
+from trace_builder import TraceBuilder, run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from trace_builder import Interval
 
 MS = 1_000_000
 
@@ -25,23 +23,6 @@ def reported(path: Path, *options: str) -> Page:
     done = rlscope("report", path, "-o", written, "--force", *options)
     assert done.returncode == 0, done.stderr
     return Page(written.read_text())
-
-
-def of_rounds(path: Path) -> Path:
-    """Make rounds of 5 ms: 3 in `simulate`, 1 in `learn`, and 1 asleep."""
-    builder = TraceBuilder(path)
-    builder.coverage("thread_state")
-    process = builder.process(pid=7, name="python")
-    states: list[Interval] = []
-    for at in range(30):
-        start = at * 5 * MS
-        states += [run(4 * MS), sleep(1 * MS - 10), woken(10, by=TIMER)]
-        builder.operation(1, start, start + 5 * MS, "update")
-        builder.operation(1, start, start + 3 * MS, "simulate")
-        builder.operation(1, start + 3 * MS, start + 4 * MS, "learn")
-        builder.wait(1, start + 4 * MS, start + 5 * MS - 10, "sleep")
-    builder.thread(process, states=[*states, run(10)])
-    return builder.write()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +36,7 @@ def of_rounds(path: Path) -> Path:
 def test_predictions_are_those_of_the_command_below_them(
     tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    path = of_rounds(tmp_path / "one.duckdb")
+    path = of_rounds(tmp_path / "one.duckdb", 30)
     page = reported(path, *options)
     (command,) = [one.text for one in page.by_id("what-if").inside if one.name == "code"]
     assert command == f"rlscope-trace whatif one.duckdb --iterations 20{said}"
@@ -71,7 +52,7 @@ def test_predictions_are_those_of_the_command_below_them(
 
 
 def test_predictions_of_a_known_program(tmp_path: Path) -> None:
-    page = reported(of_rounds(tmp_path / "one.duckdb"))
+    page = reported(of_rounds(tmp_path / "one.duckdb", 30))
     ratios = {one.given["data-change"]: one.text for one in page.with_data("ratio")}
     assert ratios["simulate 2 times as fast"] == "70 % of now"
     assert ratios["learn 2 times as fast"] == "90 % of now"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rlscope_analysis
+from page_traces import of_rounds
 from recording import rlscope
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.renderers import text
@@ -29,20 +30,7 @@ ROUNDS = 8
 
 @pytest.fixture
 def one(tmp_path: Path) -> Path:
-    """Make a process whose round runs 3 ms in `simulate`, 1 ms in `learn`, and sleeps for 1 ms."""
-    builder = TraceBuilder(tmp_path / "one.duckdb")
-    process = builder.process(pid=7, name="python")
-    states: list[Interval] = []
-    for at in range(ROUNDS):
-        start = at * 5 * MS
-        states += [run(4 * MS), sleep(1 * MS - 10), woken(10, by=TIMER)]
-        builder.operation(1, start, start + 5 * MS, "update")
-        builder.operation(1, start, start + 3 * MS, "simulate")
-        builder.operation(1, start + 3 * MS, start + 4 * MS, "learn")
-        builder.wait(1, start + 4 * MS, start + 5 * MS - 10, "sleep")
-    states += [run(10)]
-    builder.thread(process, states=states)
-    return builder.write()
+    return of_rounds(tmp_path / "one.duckdb", ROUNDS)
 
 
 @pytest.fixture
