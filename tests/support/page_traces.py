@@ -34,9 +34,10 @@ def training(
     phase: str = "simulation",
     function: str = f"step ({HOME}/project/train_it.py:12)",
     name: str = "python",
+    argv: str | None = META["argv"],
 ) -> TraceBuilder:
     """Make rounds of 70 ms: 30 ms of simulation, then an update; the third has none."""
-    builder = TraceBuilder(path, meta=META)
+    builder = TraceBuilder(path, meta=META | {"argv": argv})
     for kind in kinds:
         builder.coverage(kind)
     end_ns = rounds * ROUND_NS

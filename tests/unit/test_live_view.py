@@ -64,9 +64,9 @@ def test_a_thread_that_entered_in_between_counts_from_then_on() -> None:
 @pytest.mark.parametrize(
     ("running", "queue", "words"),
     [
-        (0.8, 0.05, "The main is the limit: on a CPU 80 %"),
-        (0.5, 0.45, "Too few CPUs: the main waits for one 45 %"),
-        (0.2, 0.0, "The main waits 80 % of its time, for a timer."),
+        (0.8, 0.05, "The main process is the limit: on a CPU 80 %"),
+        (0.5, 0.45, "Too few CPUs: the main process waits for one 45 %"),
+        (0.2, 0.0, "The main process waits 80 % of its time, for a timer."),
         (0.45, 0.15, "No single limit"),
     ],
 )

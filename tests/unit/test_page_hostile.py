@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,26 @@ def test_redacted_pages_do_not_tell_who_ran_what_where(tmp_path: Path) -> None:
     assert not {name for name in secrets if name in shown}
     assert "backpropagation" in shown
     assert "learn" in shown
+
+
+def test_what_a_redacted_page_measured_is_there(tmp_path: Path) -> None:
+    """Arguments such as 20, simulation and record stand in numbers, names and words of a page."""
+    argv = json.dumps(["rlscope-trace", "record", "--sample-hz", "0", "-o", "of", "--", "python",
+                       "train.py", "--mode", "simulation", "1", "5", "20", "ms"])  # fmt: skip
+    pages = []
+    for folder, redact in (("open", False), ("hidden", True)):
+        (tmp_path / folder).mkdir()
+        builder = with_gpu(training(tmp_path / folder / "trace.duckdb", argv=argv))
+        builder.loss(count=7)
+        pages.append(page_of(builder, redact=redact))
+    shown, hidden = pages
+    for key in ("x", "width", "height", "class", "data-ns", "data-share", "data-value"):
+        assert [one.given.get(key) for one in hidden.elements] == [
+            one.given.get(key) for one in shown.elements
+        ], key
+    for part in ("phases", "verdict", "what-if"):
+        assert hidden.by_id(part).text.replace("(hidden)", "trace.duckdb") == shown.by_id(part).text
+    assert "train.py" not in hidden.source
 
 
 def test_hiding_takes_paths_and_leaves_numbers() -> None:

@@ -5,6 +5,7 @@ from rich.console import Console
 
 from live_readings import last_view, reading
 from rlscope_trace.cli.top_screen import Screen
+from rlscope_trace.cli.top_words import verdict
 
 
 def drawn(screen: Screen, *, width: int, height: int) -> list[str]:
@@ -34,6 +35,10 @@ def test_all_of_a_training_is_on_80_by_24() -> None:
         "(no phase)", "worker 3", "lost 0", "q Quit", "GPU - (not measured)",
     ):  # fmt: skip
         assert shown in text, text
+    # A sentence that is longer than a line goes on in the next.
+    view = screen.view
+    assert view is not None
+    assert verdict(view.headline) in " ".join(text.split())
 
 
 def test_a_pause_holds_the_view() -> None:

@@ -28,15 +28,20 @@ _META_SQL = "SELECT key, value FROM meta WHERE key IN ('argv', 'command', 'host'
 def private_words(trace: Trace) -> Iterator[str]:
     """Yield hosts, users, whole command lines and titles, and their words; some of them twice."""
     lines = {line for (line,) in run_query(trace, _LINES_SQL).rows if line}
+    arguments: set[str] = set()
     for key, value in run_query(trace, _META_SQL).rows:
         if key == "host":
             yield from [value] if value else []
         elif value:
-            lines.update(_arguments(value))
+            arguments.update(_arguments(value))
     for (host,) in run_query(trace, "SELECT DISTINCT host FROM process").rows:
         yield from [host] if host else []
-    for line in sorted(lines):
-        yield from (line, line[:_TITLE_LENGTH])
+    # An argument of one word is a name, or stands in many a harmless text.
+    whole = {*lines, *(argument for argument in arguments if " " in argument)}
+    for line in sorted(whole):
+        if len(line) >= _LEAST_LENGTH and not _KNOWN.fullmatch(line):
+            yield from (line, line[:_TITLE_LENGTH])
+    for line in sorted(lines | arguments):
         yield from _OWNERS.findall(line)
         for word in re.split(r"[\s=]+", line):
             for name in (word, word.rpartition("/")[2]):

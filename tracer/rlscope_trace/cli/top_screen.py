@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -37,6 +38,7 @@ _PHASE_STYLES = {
 _PYTHON, _NATIVE, _QUEUE, _WAITS = "white", "bright_blue", "dark_orange", "bright_black"
 # Besides rows of a table: head, verdict, figures, sparkline, and the keys.
 _OTHER_LINES = 7
+_MOST_VERDICT = 2
 _MOST_PHASES = 6
 KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep as a trace  Esc Back"
 HELP = (
@@ -87,7 +89,9 @@ class Screen:
             yield Text("waiting for the first two readings ...")
             return
         yield self._head(view)
-        yield Text(verdict(view.headline), style="bold")
+        said = wrap(verdict(view.headline), max(width, 1))[:_MOST_VERDICT]
+        yield from (Text(words, style="bold") for words in said)
+        height -= len(said) - 1
         yield _figures(view, self.cpus)
         yield from self._sparkline(width)
         if self.page == "?":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.wording import printable
+from rlscope_analysis.wording import printable, role_words
 
 if TYPE_CHECKING:
     from rlscope_trace.record.live.view import Headline, View
@@ -41,17 +41,18 @@ def called(role: str, number: int | None) -> str:
 def verdict(found: Headline) -> str:
     """Word what limits the program in this window."""
     phase = f", {percent(found.phase_share)} {printable(found.phase)}" if found.phase else ""
+    who = role_words(found.role)
     if found.code == "nothing":
         return "Nothing ran in this window."
     if found.code == "cpu_queue":
-        return f"Too few CPUs: the {found.role} waits for one {percent(found.share)} of its time."
+        return f"Too few CPUs: the {who} waits for one {percent(found.share)} of its time."
     if found.code == "leader_limits":
         peers = f"; the {found.peer} wait for it {percent(found.peer_share)}" if found.peer else ""
-        return f"The {found.role} is the limit: on a CPU {percent(found.share)}{phase}{peers}."
+        return f"The {who} is the limit: on a CPU {percent(found.share)}{phase}{peers}."
     if found.code == "leader_waits":
-        return f"The {found.role} waits {percent(found.share)} of its time{_whom(found.peer)}."
+        return f"The {who} waits {percent(found.share)} of its time{_whom(found.peer)}."
     return (
-        f"No single limit: the {found.role} is on a CPU {percent(found.share)}{phase}, and waits"
+        f"No single limit: the {who} is on a CPU {percent(found.share)}{phase}, and waits"
         f" {percent(found.peer_share)}."
     )
 
@@ -65,7 +66,7 @@ def _whom(peer: str) -> str:
         "unknown": "",
         "": "",
     }
-    return of_machine.get(peer, f", for the {peer}")
+    return of_machine.get(peer, f", for the {role_words(peer)}")
 
 
 def line(view: View) -> str:

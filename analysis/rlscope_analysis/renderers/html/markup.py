@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # What comes from a trace may be of any length.
 _MOST_TEXT = 600
 _TOKEN = re.compile(r"\w+")
+# Attributes that hold nothing of a trace.
+_OWN = frozenset({"x", "y", "x1", "x2", "y1", "y2", "rx", "width", "height", "class_", "id", "id_"})
 _EMPTY = frozenset({"br", "meta", "rect", "path", "line", "use"})
 
 
@@ -48,7 +50,7 @@ class Markup:
         """
         given = "".join(
             f" {key.rstrip('_').replace('_', '-')}"
-            + ("" if value is True else f'="{self.text(value)}"')
+            + ("" if value is True else f'="{self._value(key, value)}"')
             for key, value in attributes.items()
             if value is not None and value is not False
         )
@@ -56,6 +58,11 @@ class Markup:
             return Html(f"<{name}{given}>" if name in ("br", "meta") else f"<{name}{given}/>")
         inside = "".join(self.text(child) for child in children if child is not None)
         return Html(f"<{name}{given}>{inside}</{name}>")
+
+    def _value(self, key: str, value: object) -> Html:
+        """Return the value of an attribute: what the page itself worked out is shown as it is."""
+        is_own = key in _OWN or not isinstance(value, str)
+        return Html(escape(str(value), quote=True)) if is_own else self.text(value)
 
     def join(self, children: Iterable[object]) -> Html:
         """Return one after the other."""
