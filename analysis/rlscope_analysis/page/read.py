@@ -22,7 +22,7 @@ from rlscope_analysis.page.gpu import gpu
 from rlscope_analysis.page.iterations import iteration_bars
 from rlscope_analysis.page.private import private_words
 from rlscope_analysis.page.run_queue import queues
-from rlscope_analysis.page.tables import page_tables
+from rlscope_analysis.page.tables import Asked, page_tables
 from rlscope_analysis.page.what_if import what_if_table
 from rlscope_analysis.query import run_query, run_records, run_together
 from rlscope_analysis.result.note import note
@@ -57,7 +57,7 @@ def read_first_screen(trace: Trace, *, per: str | None = None) -> Page:
     per: the range that counts as an iteration; TraceError where none is called so.
     """
     reported = overview(trace, per=per)
-    return _first_screen(trace, reported, _roles(reported), _window_of(reported))
+    return _first_screen(trace, reported, _roles(reported))
 
 
 def read_page(trace: Trace, *, per: str | None = None) -> Page:
@@ -68,13 +68,12 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     reported = overview(trace, per=per)
     has_iterations = bool(reported.pace and reported.pace["iterations"])
     found_gpu, window = gpu(trace), _window_of(reported)
+    asked = Asked(window, (*window, "--per", per) if per else window)
     page, tables = run_together(
         trace,
-        lambda own: _drawn(own, reported, window, per, has_iterations=has_iterations),
+        lambda own: _drawn(own, reported, asked, has_iterations=has_iterations),
         lambda own: tuple(
-            page_tables(
-                own, window, per, has_gpu=found_gpu is not None, has_iterations=has_iterations
-            )
+            page_tables(own, asked, has_gpu=found_gpu is not None, has_iterations=has_iterations)
         ),
     )
     return replace(page, gpu=found_gpu, tables=tables)
@@ -84,23 +83,16 @@ def _window_of(reported: Overview) -> tuple[str, ...]:
     return reported.window.options() if reported.window else ()
 
 
-def _drawn(
-    trace: Trace,
-    reported: Overview,
-    window: tuple[str, ...],
-    per: str | None,
-    *,
-    has_iterations: bool,
-) -> Page:
+def _drawn(trace: Trace, reported: Overview, asked: Asked, *, has_iterations: bool) -> Page:
     """Return the page without its tables."""
     roles = _roles(reported)
     shown = list(_shown(trace)) if has_iterations else []
     return replace(
-        _first_screen(trace, reported, roles, window),
+        _first_screen(trace, reported, roles),
         iterations=iteration_bars(trace, shown)
         if has_iterations and not _is_whole(reported)
         else None,
-        what_if=what_if_table(trace, window, per) if has_iterations else None,
+        what_if=what_if_table(trace, asked) if has_iterations else None,
         close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
         queues=tuple(queues(trace)) if has_iterations else (),
         functions=functions(trace) if has_iterations else None,
@@ -113,13 +105,11 @@ def _roles(reported: Overview) -> dict[int, Note]:
     return {row["process_id"]: role_note(row) for row in reported.processes}
 
 
-def _first_screen(
-    trace: Trace, reported: Overview, roles: dict[int, Note], asked: tuple[str, ...]
-) -> Page:
+def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> Page:
     return Page(
         trace=reported.trace,
         facts=_facts(trace, reported),
-        asked=asked,
+        asked=_window_of(reported),
         verdict=verdict(reported) if reported.pace else note("no_verdict", reason=reported.reason),
         verdict_more=tuple(_more(reported)),
         pace=reported.pace,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.explain.answer import explain
@@ -24,25 +25,35 @@ VIEWS = (
 _OF_GPU = frozenset({"gpu", "kernel", "launch", "latency", "gpu-idle", "idle", "utilization"})
 
 
-def page_tables(
-    trace: Trace, window: tuple[str, ...], per: str | None, *, has_gpu: bool, has_iterations: bool
-) -> Iterator[PageTable]:
-    """Yield the views; of those without an answer the reason, but of GPUs that nobody used.
+class Asked(NamedTuple):
+    """What the page was asked for, as options of the commands on it."""
 
-    window, per: what was asked for, for the commands.
-    """
-    of_iterations = (*window, "--per", per) if per else window
+    window: tuple[str, ...]
+    """The part of the trace."""
+    of_iterations: tuple[str, ...]
+    """The same, and what counts as an iteration."""
+
+
+def reason_of(trace: Trace, error: TraceError) -> str:
+    """Return why there is no answer; the page names its trace."""
+    return str(error).removeprefix(f"{trace.path} ")
+
+
+def page_tables(
+    trace: Trace, asked: Asked, *, has_gpu: bool, has_iterations: bool
+) -> Iterator[PageTable]:
+    """Yield the views; of those without an answer the reason, but of GPUs that nobody used."""
     for name in VIEWS:
         report, options = REPORTS[name], f"--view {name}"
         if (name in _OF_GPU and not has_gpu) or (report.by_iteration and not has_iterations):
             continue
-        asked = of_iterations if report.by_iteration else window
+        more = asked.of_iterations if report.by_iteration else asked.window
+        made = partial(PageTable, "summarize", options, asked=more)
         try:
-            yield PageTable("summarize", options, answer(trace, report).data, asked=asked)
+            yield made(answer(trace, report).data)
         except TraceError as error:
-            reason = str(error).removeprefix(f"{trace.path} ")
-            yield PageTable("summarize", options, None, reason, asked=asked)
+            yield made(None, reason_of(trace, error))
     if has_iterations:
         for which in ("slowest", "median"):
             parts, *_ = explain(trace, which, keep=True).tables
-            yield PageTable("explain", f"--iteration {which}", parts, asked=of_iterations)
+            yield PageTable("explain", f"--iteration {which}", parts, asked=asked.of_iterations)

@@ -260,14 +260,13 @@ class Recording:
                 messages.warning(words, hint)
 
     def housekeep(self) -> None:
-        """Do what is due between two looks."""
+        """Do what is due, looked at or not."""
         self._running().housekeep()
+        self._forget_before()
 
     def look(self) -> Reading:
         """Return what the target did so far, where it is watched."""
-        found = self._running().look()
-        self._forget_before()
-        return found
+        return self._running().look()
 
     def _forget_before(self) -> None:
         """Forget of the GPUs what is older than all else that is kept."""

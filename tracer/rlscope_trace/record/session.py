@@ -331,7 +331,6 @@ class Session:
         spool, drain, shims = self._running()
         if self._totals is None:
             raise RuntimeError("the session does not watch")
-        self.housekeep()
         now_ns = self.clock_ns()
         open_now = self.opened.capture.tell_open()
         # What was written before the threads were asked is added up, too.
@@ -403,7 +402,7 @@ class Session:
         self._spool = self._drain = self._shims = self._monitor = self._surroundings = None
 
     def housekeep(self) -> None:
-        """Do what is due: counters() and look() do so, too."""
+        """Do what is due: counters() does so, too."""
         self._append_clock_when_due()
         if self.clock_ns() >= self._next_search_ns:
             self.find_shims()

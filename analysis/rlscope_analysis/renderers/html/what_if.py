@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.renderers.html.tables import command_of
 from rlscope_analysis.renderers.html.words import percent_words, place, time_words
 from rlscope_analysis.wording import count_of
 
@@ -22,9 +22,7 @@ def what_if(m: Markup, page: Page) -> Html | None:
     found = page.what_if
     if found is None:
         return None
-    words = ["rlscope-trace", "whatif", page.trace, *found.options.split(), *found.asked]
-    command = shlex.join(words)
-    title, shown = "What a change would bring", m.tag("code", command)
+    title, shown = "What a change would bring", m.tag("code", command_of(page, found))
     if found.table is None:
         reason = found.reason or "not known why"
         said = m.tag("p", f"{reason[0].upper()}{reason[1:]}.", class_="quiet")
