@@ -69,6 +69,20 @@ def test_a_found_child_can_enter_before_its_parent(spool: SpoolBuilder, query: T
     assert query("SELECT pid, parent_process_id FROM process") == [(20, 2), (10, None)]
 
 
+def test_what_a_process_begins_before_it_is_entered_is_its_own(
+    spool: SpoolBuilder, query: Tables
+) -> None:
+    """It is marked, and the walk that enters it comes to it later."""
+    spool.thread(1, ts_ns=90, tid=11, tgid=10, parent_tgid=1)
+    spool.thread(2, ts_ns=95, tid=20, parent_tgid=10)
+    spool.thread(3, ts_ns=100, tid=10, entered=FOUND, parent_tgid=1)
+    spool.exec(0, ts_ns=130, ns_tgid=10, args=b"python\0")
+    assert query("SELECT thread_id, process_id FROM thread ORDER BY ALL") == [(1, 1), (2, 2), (3, 1)]
+    assert query("SELECT pid, parent_process_id, command FROM process") == [
+        (10, None, "python"), (20, 1, "python"),
+    ]  # fmt: skip
+
+
 def test_rows_are_sorted_by_process(spool: SpoolBuilder, query: Tables) -> None:
     spool.thread(1, ts_ns=100, tid=10)
     spool.thread(2, ts_ns=110, tid=20, creator=1)

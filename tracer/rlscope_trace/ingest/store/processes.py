@@ -219,6 +219,8 @@ class ProcessTree:
                 lives.append(process)
             process = lives[-1]
             if tid == tgid:
+                # It may have begun a thread after it was marked, and before it was entered itself.
+                process.created = entered == _CREATED
                 process.leader_thread_id, process.born_ns = thread_id, born_ns
             self._process_ids[position] = process.process_id
 
@@ -242,7 +244,7 @@ class ProcessTree:
                 continue
             lives = [p for p in self._lives.get(process.parent_tgid, []) if p is not process]
             older = [p for p in lives if p.process_id < process.process_id]
-            found = [p for p in lives if not p.created and not process.created]
+            found = [p for p in lives if not p.created]
             process.parent = older[-1] if older else next(iter(found), None)
 
     def _apply_execs(self, execs: Sequence[Exec]) -> None:
