@@ -31,7 +31,7 @@ def thread(
 def phase(name: str, at: int, share: float, *, pid: int = 10, **facts: int) -> Phase:
     """Return a phase that took this share of `at` seconds."""
     ns = round(share * at * SECOND)
-    row = {"ended": at, "runs": at, "run_start_ns": at * SECOND, "steps": 0, "depth": 0}
+    row = {"ended": at, "runs": at, "run_start_ns": at * SECOND, "steps": 0}
     row |= {"last_start_ns": at * SECOND} | facts
     return Phase(pid=pid, tid=pid, name=name, is_auto=True, self_ns=ns, total_ns=ns, **row)
 

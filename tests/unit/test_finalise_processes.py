@@ -77,7 +77,9 @@ def test_what_a_process_begins_before_it_is_entered_is_its_own(
     spool.thread(2, ts_ns=95, tid=20, parent_tgid=10)
     spool.thread(3, ts_ns=100, tid=10, entered=FOUND, parent_tgid=1)
     spool.exec(0, ts_ns=130, ns_tgid=10, args=b"python\0")
-    assert query("SELECT thread_id, process_id FROM thread ORDER BY ALL") == [(1, 1), (2, 2), (3, 1)]
+    assert query("SELECT thread_id, process_id FROM thread ORDER BY ALL") == [
+        (1, 1), (2, 2), (3, 1),
+    ]  # fmt: skip
     assert query("SELECT pid, parent_process_id, command FROM process") == [
         (10, None, "python"), (20, 1, "python"),
     ]  # fmt: skip

@@ -46,6 +46,16 @@ def test_an_iteration_is_as_long_as_its_starts_are_apart() -> None:
     assert last_view([reading(1), replace(reading(2), phases=())]).iteration_ns is None
 
 
+def test_a_range_is_an_iteration_where_it_is_called_like_one() -> None:
+    """As in a trace: another range may come several times in one."""
+    seen: dict[str, int | None] = {}
+    for name in ("Step", "collect", "backpropagation"):
+        own = [[phase(name, at, 0.5)._replace(is_auto=False)] for at in (1, 2, 5)]
+        readings = [replace(reading(at), phases=p) for at, p in zip((1, 2, 5), own, strict=True)]
+        seen[name] = last_view(readings).iteration_ns
+    assert seen == {"Step": SECOND, "collect": None, "backpropagation": None}
+
+
 def test_nothing_is_made_of_what_was_not_measured() -> None:
     view = last_view([replace(reading(at), phases=()) for at in (1, 2)])
     assert (view.phases, view.steps_per_s, view.iteration_ns, view.gpu) == (None,) * 4

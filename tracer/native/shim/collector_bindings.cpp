@@ -43,8 +43,7 @@ py::list Phases(ShimCollector& collector, std::uint64_t now_ns) {
   for (const LivePhaseRow& row : rows)
     phases.append(py::make_tuple(row.pid, row.tid, py::bytes(row.name), row.is_auto,
                                  row.sums.self_ns, row.sums.total_ns, row.sums.count, row.sums.runs,
-                                 row.sums.run_start_ns, row.sums.steps, row.sums.depth,
-                                 row.sums.last_start_ns));
+                                 row.sums.run_start_ns, row.sums.steps, row.sums.last_start_ns));
   return phases;
 }
 

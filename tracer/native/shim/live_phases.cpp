@@ -155,7 +155,6 @@ void LivePhases::AddRange(const Source& source, Slot* slot, const rls_shim_event
   phase.self_ns += total_ns - std::min(total_ns, slot->inner_ns[depth + 1]);
   ++phase.count;
   phase.last_start_ns = start_ns;
-  phase.depth = static_cast<std::uint32_t>(depth);
   if (phase.runs == 0 || slot->last[depth] != name) {
     ++phase.runs;
     phase.run_start_ns = start_ns;

@@ -27,7 +27,6 @@ struct LivePhase {
   std::uint64_t runs = 0;           // of ranges of this name one behind the other
   std::uint64_t run_start_ns = 0;   // of the last of them
   std::uint64_t steps = 0;          // environment steps that they tell
-  std::uint32_t depth = 0;          // ranges around the last one
 };
 
 struct LivePhaseRow {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
 from rlscope_trace.record.live.headline import headline
 from rlscope_trace.record.live.roles import WORKER, busiest, leading_pid, roles_of
 from rlscope_trace.record.live.view import (
@@ -158,11 +159,11 @@ class LiveReadings:
 
 
 def _iterating(phases: Iterable[Phase], leader: int) -> Phase | None:
-    """Return what comes once in an iteration: learning, or the program's own outermost range."""
+    """Return what comes once in an iteration: learning, or a range that is called like one."""
     own = [phase for phase in phases if phase.pid == leader and phase.ended]
-    learning = [phase for phase in own if phase.name == _ITERATES]
-    outermost = [phase for phase in own if phase.depth == 0 and not phase.is_auto]
-    found = learning or outermost
+    learning = [phase for phase in own if phase.name == _ITERATES and phase.is_auto]
+    called = [p for p in own if p.name.lower() in ITERATION_NAMES and not p.is_auto]
+    found = learning or called
     return max(found, key=lambda phase: (phase.total_ns, phase.name), default=None)
 
 

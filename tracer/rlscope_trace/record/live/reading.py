@@ -26,7 +26,6 @@ class Phase(NamedTuple):
     runs: int
     run_start_ns: int
     steps: int
-    depth: int
     last_start_ns: int
 
 
