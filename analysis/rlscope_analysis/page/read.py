@@ -15,6 +15,7 @@ from rlscope_analysis.overview.answer import (
     verdict,
 )
 from rlscope_analysis.overview.not_measured import loss_records, not_measured_notes
+from rlscope_analysis.page import tables
 from rlscope_analysis.page.close_up import close_up
 from rlscope_analysis.page.figures import figures
 from rlscope_analysis.page.functions import functions
@@ -22,18 +23,21 @@ from rlscope_analysis.page.gpu import gpu
 from rlscope_analysis.page.iterations import iteration_bars
 from rlscope_analysis.page.private import private_words
 from rlscope_analysis.page.run_queue import queues
-from rlscope_analysis.page.tables import Asked, page_tables
+from rlscope_analysis.page.tables import Asked
 from rlscope_analysis.page.what_if import what_if_table
 from rlscope_analysis.query import run_query, run_records, run_together
 from rlscope_analysis.result.note import note
 from rlscope_analysis.result.page import Page
+from rlscope_analysis.window import asked_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rlscope_analysis.overview.values import Overview
     from rlscope_analysis.result.note import Note
+    from rlscope_analysis.result.page import Gpu, PageTable
     from rlscope_analysis.trace import Trace
+    from rlscope_analysis.window import AskedWindow
 
 _FACTS_SQL = """
 SELECT
@@ -65,22 +69,30 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
 
     per: the range that counts as an iteration; TraceError where none is called so.
     """
-    reported = overview(trace, per=per)
-    has_iterations = bool(reported.pace and reported.pace["iterations"])
-    found_gpu, window = gpu(trace), _window_of(reported)
+    window = _options(asked_window(trace.connection))
     asked = Asked(window, (*window, "--per", per) if per else window)
-    page, tables = run_together(
-        trace,
-        lambda own: _drawn(own, reported, asked, has_iterations=has_iterations),
-        lambda own: tuple(
-            page_tables(own, asked, has_gpu=found_gpu is not None, has_iterations=has_iterations)
-        ),
+    # What needs no iteration is read while it is found out which there are.
+    reported, (found_gpu, of_trace) = run_together(
+        trace, lambda own: overview(own, per=per), lambda own: _of_trace(own, asked)
     )
-    return replace(page, gpu=found_gpu, tables=tables)
+    if not (reported.pace and reported.pace["iterations"]):
+        page = _drawn(trace, reported, asked, has_iterations=False)
+        return replace(page, gpu=found_gpu, tables=of_trace)
+    page, (of_iterations, explained) = run_together(
+        trace,
+        lambda own: _drawn(own, reported, asked, has_iterations=True),
+        lambda own: (tables.of_iterations(own, asked), tables.explained(own, asked)),
+    )
+    return replace(page, gpu=found_gpu, tables=(*of_iterations, *of_trace, *explained))
 
 
-def _window_of(reported: Overview) -> tuple[str, ...]:
-    return reported.window.options() if reported.window else ()
+def _of_trace(trace: Trace, asked: Asked) -> tuple[Gpu | None, tuple[PageTable, ...]]:
+    found = gpu(trace)
+    return found, tables.of_trace(trace, asked, has_gpu=found is not None)
+
+
+def _options(window: AskedWindow | None) -> tuple[str, ...]:
+    return window.options() if window else ()
 
 
 def _drawn(trace: Trace, reported: Overview, asked: Asked, *, has_iterations: bool) -> Page:
@@ -109,7 +121,7 @@ def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> P
     return Page(
         trace=reported.trace,
         facts=_facts(trace, reported),
-        asked=_window_of(reported),
+        asked=_options(reported.window),
         verdict=verdict(reported) if reported.pace else note("no_verdict", reason=reported.reason),
         verdict_more=tuple(_more(reported)),
         pace=reported.pace,

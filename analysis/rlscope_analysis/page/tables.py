@@ -12,11 +12,9 @@ from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.page import PageTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rlscope_analysis.trace import Trace
 
-# What a page shows; the others say the same from another side, or take long.
+# What a page shows, those of iterations first; others say the same from another side, or take long.
 VIEWS = (
     "limits", "phases", "processes", "critical-path", "breakdown", "thread", "cpu", "blocked",
     "peer", "gil", "layer", "transitions", "operation-functions", "overhead", "gpu", "kernel",
@@ -39,21 +37,37 @@ def reason_of(trace: Trace, error: TraceError) -> str:
     return str(error).removeprefix(f"{trace.path} ")
 
 
-def page_tables(
-    trace: Trace, asked: Asked, *, has_gpu: bool, has_iterations: bool
-) -> Iterator[PageTable]:
-    """Yield the views; of those without an answer the reason, but of GPUs that nobody used."""
-    for name in VIEWS:
-        report, options = REPORTS[name], f"--view {name}"
-        if (name in _OF_GPU and not has_gpu) or (report.by_iteration and not has_iterations):
-            continue
-        more = asked.of_iterations if report.by_iteration else asked.window
-        made = partial(PageTable, "summarize", options, asked=more)
-        try:
-            yield made(answer(trace, report).data)
-        except TraceError as error:
-            yield made(None, reason_of(trace, error))
-    if has_iterations:
-        for which in ("slowest", "median"):
-            parts, *_ = explain(trace, which, keep=True).tables
-            yield PageTable("explain", f"--iteration {which}", parts, asked=asked.of_iterations)
+def of_trace(trace: Trace, asked: Asked, *, has_gpu: bool) -> tuple[PageTable, ...]:
+    """Return the views that need no iteration; not those of GPUs that nobody used."""
+    names = [name for name in VIEWS if not REPORTS[name].by_iteration]
+    return tuple(
+        _view(trace, name, asked.window) for name in names if has_gpu or name not in _OF_GPU
+    )
+
+
+def of_iterations(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
+    """Return the views of iterations."""
+    names = [name for name in VIEWS if REPORTS[name].by_iteration]
+    return tuple(_view(trace, name, asked.of_iterations) for name in names)
+
+
+def explained(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
+    """Return what single iterations spent their time on."""
+    return tuple(
+        PageTable(
+            "explain",
+            f"--iteration {which}",
+            explain(trace, which, keep=True).tables[0],
+            asked=asked.of_iterations,
+        )
+        for which in ("slowest", "median")
+    )
+
+
+def _view(trace: Trace, name: str, asked: tuple[str, ...]) -> PageTable:
+    """Return a view, or the reason why there is none."""
+    made = partial(PageTable, "summarize", f"--view {name}", asked=asked)
+    try:
+        return made(answer(trace, REPORTS[name]).data)
+    except TraceError as error:
+        return made(None, reason_of(trace, error))
