@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -145,18 +145,27 @@ def _run_interruptibly(
 ) -> list[_T]:
     """Run queries on other threads, so that this one can hear a Ctrl-C and stop them.
 
-    Neither DuckDB 1.5 nor 2.0 looks for signals while it works on one long step.
+    Neither DuckDB 1.5 nor 2.0 looks for signals while it works on one long step. Where one fails,
+    nobody waits for the others.
     """
+    failed: Future[_T] | None = None
     with _listening() as pressed, ThreadPoolExecutor(max_workers=workers) as executor:
         running = [executor.submit(one) for one in work]
         while wait(running, timeout=_LISTEN_PERIOD_S).not_done:
+            failed = failed or next((one for one in running if _has_failed(one)), None)
             # Each time anew: an interrupt before the query has begun stops nothing.
-            if pressed.is_set():
+            if pressed.is_set() or failed is not None:
                 for connection in connections:
                     connection.interrupt()
     if pressed.is_set():
         raise KeyboardInterrupt
+    if failed is not None:
+        failed.result()
     return [future.result() for future in running]
+
+
+def _has_failed(future: Future[_T]) -> bool:
+    return future.done() and future.exception() is not None
 
 
 @contextmanager

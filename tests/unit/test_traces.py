@@ -10,11 +10,14 @@ import pytest
 from rlscope_analysis import open_traces
 from rlscope_analysis.derive import derive
 from rlscope_analysis.errors import TraceError
+from rlscope_analysis.query import run_query, run_together
 from rlscope_analysis.trace import open_trace
 from trace_builder import TraceBuilder, run, sleep
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rlscope_analysis.trace import Trace
 
 RELATIONS = ("breakdown", "thread_time", "operation_tree", "launch", "transitions", "timeline")
 
@@ -87,3 +90,21 @@ def test_no_join_in_time_compares_every_pair(tmp_path: Path) -> None:
             " ASOF JOIN (FROM range(800000) AS many (ts)) AS many ON many.ts <= few.ts"
         ).fetchall()
     assert "ASOF JOIN" in plan.upper().replace("_", " ")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_nobody_waits_for_a_reader_beside_one_that_failed(tmp_path: Path, which: int) -> None:
+    """The other one would take for ever."""
+
+    def fail(_: Trace) -> None:
+        raise TraceError("no such range")
+
+    def work(trace: Trace) -> None:
+        run_query(trace, "SELECT sum(a.range) FROM range(1000000000) AS a, range(1000000000)")
+
+    first, second = (fail, work) if which == 0 else (work, fail)
+    with (
+        open_trace(write_trace(tmp_path / "t.duckdb", 50)) as trace,
+        pytest.raises(TraceError, match="no such range"),
+    ):
+        run_together(trace, first, second)

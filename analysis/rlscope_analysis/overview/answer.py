@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.values import Overview
 from rlscope_analysis.overview.where import where_of
-from rlscope_analysis.query import run_query, run_records
+from rlscope_analysis.query import run_query, run_records, run_together
 from rlscope_analysis.result.column import Column, Scale, Unit
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import Answer, Table, Values
@@ -138,29 +137,28 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
         "gpu": gpu_summary(lambda query: list(run_query(trace, query).rows)),
         "window": asked_window(trace.connection),
     }
-    ask = partial(_records, trace)
     try:
-        (pace,) = ask(_PACE_SQL)
-        found = ask("FROM finding")
-        largest = ask(_LARGEST_SQL)
-        phases = ask("FROM training_phase")
-        processes = ask("FROM training_process")
-        no_phase = {row["process_id"]: row["reason"] for row in ask(_NO_PHASE_SQL)}
+        (pace,) = run_records(trace, _PACE_SQL)
+        limits, training = run_together(trace, _limits, _training)
     except TraceError as error:
         return Overview(**common, reason=str(error))
-    return Overview(
-        **common,
-        pace=pace,
-        findings=tuple(_finding(trace, row) for row in found),
-        largest=largest[0] if largest else None,
-        phases=tuple(phases),
-        processes=tuple(processes),
-        no_phase=no_phase,
-    )
+    return Overview(**common, pace=pace, **limits, **training)
 
 
-def _records(trace: Trace, query: str) -> list[dict[str, Any]]:
-    return list(run_records(trace, query))
+def _limits(trace: Trace) -> dict[str, Any]:
+    found = tuple(run_records(trace, "FROM finding"))
+    return {
+        "findings": tuple(_finding(trace, row) for row in found),
+        "largest": next(run_records(trace, _LARGEST_SQL), None),
+    }
+
+
+def _training(trace: Trace) -> dict[str, Any]:
+    return {
+        "phases": tuple(run_records(trace, "FROM training_phase")),
+        "processes": tuple(run_records(trace, "FROM training_process")),
+        "no_phase": {row["process_id"]: row["reason"] for row in run_records(trace, _NO_PHASE_SQL)},
+    }
 
 
 def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:

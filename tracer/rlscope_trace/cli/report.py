@@ -1,14 +1,14 @@
 """`rlscope-trace report`: a trace as a page to look at, in one file."""
 
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlscope_analysis.damage import damage_reported
-from rlscope_analysis.page.read import read_page
-from rlscope_analysis.renderers.html import render
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import FromOption, PerOption, ToOption, telling_interrupts
@@ -17,6 +17,9 @@ from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
 from rlscope_trace.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlscope_analysis.result.page import Page
 
 _SUFFIX = ".html"
 
@@ -58,15 +61,26 @@ def report(  # noqa: PLR0913 - one parameter per option
         telling_interrupts(),
         sweeping() as progress,
         damage_reported(trace),
-        open_trace(trace, start=start, end=end, progress=progress) as opened,
+        ThreadPoolExecutor(max_workers=1) as beside,
     ):
-        page = render(read_page(opened, per=per), redact=redact)
+        # Python takes as long to load them as DuckDB to show the trace.
+        loading = beside.submit(_readers)
+        with open_trace(trace, start=start, end=end, progress=progress) as opened:
+            read_page, render = loading.result()
+            page = render(read_page(opened, per=per), redact=redact)
     file_bytes = write_timeline(place, [page.encode()], force=force, mode=permissions)
     if not is_stdout(place) and file_bytes is not None:
         messages.say(
             f"wrote {place}: {file_bytes / 1e3:,.0f} kB in {time.monotonic() - began_s:.1f} s;"
             " open it in a browser"
         )
+
+
+def _readers() -> tuple[Callable[..., "Page"], Callable[..., str]]:
+    from rlscope_analysis.page.read import read_page
+    from rlscope_analysis.renderers.html import render
+
+    return read_page, render
 
 
 def _beside(trace: Path) -> Path:
