@@ -168,8 +168,8 @@ __noinline int walk_frames(const struct rls_python *python, __u64 frame,
 		if (bpf_probe_read_user(head, sizeof(head), (const void *)frame))
 			break;
 		frame = *(__u64 *)(head + prev_at);
-		sample->frames[i] = *(__u64 *)(head + code_at);
-		if (has_owner && head[owner_at] == RLS_PYTHON_OWNED_BY_C_STACK)
+		sample->frames[i] = *(__u64 *)(head + code_at) & ~RLS_PYTHON_TAG;
+		if (has_owner && (__u8)head[owner_at] >= RLS_PYTHON_OWNED_BY_C_STACK)
 			sample->frames[i] = 0;
 	}
 	sample->frame_count = i;

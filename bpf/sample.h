@@ -66,7 +66,10 @@ struct rls_python {
 };
 RLS_ASSERT_SIZE(rls_python, 48);
 
-/* frame_owner of an entry of the interpreter on the C stack: no Python function. */
+/* frame_owner from which on it is an entry of the interpreter: no Python function. */
 #define RLS_PYTHON_OWNED_BY_C_STACK 3
+
+/* From 3.14 on, these bits of a frame's code tell who counts the reference. */
+#define RLS_PYTHON_TAG 3ULL
 
 #endif /* RLS_SAMPLE_H */

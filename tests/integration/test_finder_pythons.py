@@ -16,15 +16,17 @@ pytestmark = [
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64 only"),
 ]
 
-VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t", "3.15", "3.15t")
 STANDARD = ("_json", "_ctypes", "_asyncio", "_decimal")
 # Objects of these types are not known to the collector of the target, which tells the truth.
 UNTOLD = {"vectorcall"}
 
 
 def builds(version: str) -> list[str]:
-    """Return the interpreters of a version: of the distribution, and of pyenv."""
-    found = [Path(folder) / f"python{version}" for folder in ("/usr/bin", "/usr/local/bin")]
+    """Return the interpreters of a version: those on PATH, and of pyenv."""
+    # A version manager's stand-in is no Python.
+    folders = [Path(folder) for folder in os.get_exec_path() if "shims" not in folder]
+    found = [folder / f"python{version}" for folder in folders]
     found += sorted((Path.home() / ".pyenv" / "versions").glob(f"*/bin/python{version}"))
     return sorted({str(path.resolve()) for path in found if path.exists()})
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import WORKLOADS
 from phases_harness import RL_PYTHON, compiler
 
-VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 # With frame pointers every function begins with a push: no compiler decides which can be probed.
 _FLAGS = ("-O2", "-g", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror")
 _ASK = """

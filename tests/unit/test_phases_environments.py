@@ -281,7 +281,7 @@ def test_late_installation_hooks_what_is_there(harness: Harness, gymnasium: Path
     assert made.counts()["simulation"] == 9
 
 
-@pytest.mark.parametrize("minor", range(8, 15))
+@pytest.mark.parametrize("minor", range(8, 16))
 def test_one_module_serves_every_python(harness: Harness, gymnasium: Path, minor: int) -> None:
     python = shutil.which(f"python3.{minor}")
     # A version manager's stand-in is found, and then says that there is no such version.

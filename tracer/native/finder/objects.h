@@ -1,5 +1,5 @@
 // The objects through which CPython calls native code, as they lie in memory. The layouts are those
-// of 3.8 to 3.14, which differ only in the size of the object head of free-threaded builds.
+// of 3.8 to 3.15, which differ only in the size of the object head of free-threaded builds.
 #pragma once
 
 #include <cstdint>
