@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ class Trace:
                 return self.connection.sql('FROM "{}"'.format(name.replace('"', '""')))
         raise TraceError(
             f"{self.path} has no table or view {name!r}",
-            hint=f"rlscope-trace sql {self.path} .tables",
+            hint=f"rlscope-trace sql {shlex.quote(str(self.path))} .tables",
         )
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:

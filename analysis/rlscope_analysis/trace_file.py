@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shlex
 import stat
 from functools import cache
 from pathlib import Path
@@ -99,7 +100,7 @@ def _directory_error(path: Path) -> TraceError:
     if (path / "records.bin").exists() or (path / "session.json").exists():
         return TraceError(
             f"{path} is a spool: its recording was not finished",
-            hint=f"rlscope-trace recover {path}",
+            hint=f"rlscope-trace recover {shlex.quote(str(path))}",
         )
     return TraceError(f"{path} is a directory, not a trace", hint=RECORD_HINT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ def read(
     if not rows:
         raise TraceError(
             f"nothing can be predicted from {trace.path}: it has no iteration",
-            hint=f"rlscope-trace summarize {trace.path}",
+            hint=f"rlscope-trace summarize {shlex.quote(str(trace.path))}",
         )
     durations_ns = np.array([row[1] - row[0] for row in rows], dtype=np.float64)
     rows = _most_typical(rows, durations_ns, most)
