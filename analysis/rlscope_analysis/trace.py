@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -40,6 +41,13 @@ _OWN_NAMES = frozenset({"main", "memory", "system", "temp", "trace", "whole"})
 _MENTIONED = re.compile(rf"\b({'|'.join(ON_DEMAND)})\b", re.IGNORECASE)
 
 
+class _Making:
+    """What is worked out at a time is worked out once, whoever asks: a lock for each part of it."""
+
+    def __init__(self) -> None:
+        self.path, self.findings, self.training = Lock(), Lock(), Lock()
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A trace that is open for reading; a context manager that closes it."""
@@ -47,6 +55,7 @@ class Trace:
     path: Path
     connection: duckdb.DuckDBPyConnection
     schema_version: int
+    _making: _Making = field(default_factory=lambda: _Making(), repr=False, compare=False)
 
     def relation(self, name: str) -> duckdb.DuckDBPyRelation:
         """Return a table or view of the trace, for example `breakdown`.
@@ -115,14 +124,19 @@ class Trace:
         if not mentioned:
             return
         with self._telling("the critical path cannot be worked out"):
-            if not self._has("critical_path_coded"):
-                self.critical_path()
-            if not mentioned.isdisjoint(FINDINGS) and not self._has("limit_time"):
-                add_findings(self.connection)
-            if not mentioned.isdisjoint(TRAINING) and not self._has("training_process"):
+            with self._making.path:
+                if not self._has("critical_path_coded"):
+                    self.critical_path()
+            if not mentioned.isdisjoint(FINDINGS):
+                with self._making.findings:
+                    if not self._has("limit_time"):
+                        add_findings(self.connection)
+            if not mentioned.isdisjoint(TRAINING):
                 from rlscope_analysis.training.relations import add_training
 
-                add_training(self)
+                with self._making.training:
+                    if not self._has("training_process"):
+                        add_training(self)
 
     def _has(self, table: str) -> bool:
         is_there = "SELECT 1 FROM duckdb_tables() WHERE table_name = $1"

@@ -108,3 +108,19 @@ def test_nobody_waits_for_a_reader_beside_one_that_failed(tmp_path: Path, which:
         pytest.raises(TraceError, match="no such range"),
     ):
         run_together(trace, first, second)
+
+
+def test_two_readers_may_ask_for_the_same_at_once(tmp_path: Path) -> None:
+    """What is worked out when it is asked for is worked out once."""
+    path = write_trace(tmp_path / "t.duckdb", 50)
+    queries = "FROM limit_piece", "FROM limit_share"
+
+    def rows(trace: Trace) -> list[list[tuple[object, ...]]]:
+        return [list(run_query(trace, f"{query} ORDER BY ALL").rows) for query in queries]
+
+    with open_trace(path) as trace:
+        expected = rows(trace)
+    assert expected[0]
+    for _ in range(3):
+        with open_trace(path) as trace:
+            assert run_together(trace, rows, rows) == (expected, expected)

@@ -123,29 +123,46 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
     per: the range that counts as an iteration; TraceError where none is called so. Where else the
     critical path cannot be worked out, the reason stands for what it would tell.
     """
+    pace = pace_of(trace, per=per)
+    begun = replace(facts_of(trace), **pace)
+    if begun.pace is None:
+        return begun
+    try:
+        limits, training = run_together(trace, limits_of, training_of)
+    except TraceError as error:
+        return replace(begun, pace=None, reason=str(error))
+    return replace(begun, **limits, **training)
+
+
+def pace_of(trace: Trace, *, per: str | None = None) -> dict[str, Any]:
+    """Find the iterations; return what an Overview says of them, or why there are none."""
     if per is not None:
         trace.critical_path(per=per)
-    (machine,) = run_records(trace, _MACHINE_SQL)
-    ((first_ns, last_ns),) = run_query(trace, SPAN_SQL).rows
-    common: dict[str, Any] = {
-        "trace": trace.path.name,
-        "machine": machine,
-        "is_complete": machine["ended_cleanly"] != "false",
-        "duration_ns": None if first_ns is None else last_ns - first_ns,
-        "losses": losses_of(trace),
-        "overhead": overhead_of(trace),
-        "gpu": gpu_summary(lambda query: list(run_query(trace, query).rows)),
-        "window": asked_window(trace.connection),
-    }
     try:
         (pace,) = run_records(trace, _PACE_SQL)
-        limits, training = run_together(trace, _limits, _training)
     except TraceError as error:
-        return Overview(**common, reason=str(error))
-    return Overview(**common, pace=pace, **limits, **training)
+        return {"reason": str(error)}
+    return {"pace": pace}
 
 
-def _limits(trace: Trace) -> dict[str, Any]:
+def facts_of(trace: Trace) -> Overview:
+    """Return the first screen as far as it needs no iteration."""
+    (machine,) = run_records(trace, _MACHINE_SQL)
+    ((first_ns, last_ns),) = run_query(trace, SPAN_SQL).rows
+    return Overview(
+        trace=trace.path.name,
+        machine=machine,
+        is_complete=machine["ended_cleanly"] != "false",
+        duration_ns=None if first_ns is None else last_ns - first_ns,
+        losses=losses_of(trace),
+        overhead=overhead_of(trace),
+        gpu=gpu_summary(lambda query: list(run_query(trace, query).rows)),
+        window=asked_window(trace.connection),
+    )
+
+
+def limits_of(trace: Trace) -> dict[str, Any]:
+    """Return what an Overview says of limits."""
     found = tuple(run_records(trace, "FROM finding"))
     return {
         "findings": tuple(_finding(trace, row) for row in found),
@@ -153,7 +170,8 @@ def _limits(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _training(trace: Trace) -> dict[str, Any]:
+def training_of(trace: Trace) -> dict[str, Any]:
+    """Return what an Overview says of the training."""
     return {
         "phases": tuple(run_records(trace, "FROM training_phase")),
         "processes": tuple(run_records(trace, "FROM training_process")),

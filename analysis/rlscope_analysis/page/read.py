@@ -6,12 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.cpu_list import listed_cpus
+from rlscope_analysis.errors import TraceError
 from rlscope_analysis.explain.answer import chosen_iteration
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.answer import (
+    facts_of,
+    limits_of,
     overview,
+    pace_of,
     program_of,
     role_note,
+    training_of,
     verdict,
 )
 from rlscope_analysis.overview.not_measured import loss_records, not_measured_notes
@@ -23,7 +28,7 @@ from rlscope_analysis.page.gpu import gpu
 from rlscope_analysis.page.iterations import iteration_bars
 from rlscope_analysis.page.private import private_words
 from rlscope_analysis.page.run_queue import queues
-from rlscope_analysis.page.tables import Asked
+from rlscope_analysis.page.tables import Asked, in_order
 from rlscope_analysis.page.what_if import what_if_table
 from rlscope_analysis.query import run_query, run_records, run_together
 from rlscope_analysis.result.note import note
@@ -31,7 +36,7 @@ from rlscope_analysis.result.page import Page
 from rlscope_analysis.window import asked_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rlscope_analysis.overview.values import Overview
     from rlscope_analysis.result.note import Note
@@ -61,7 +66,7 @@ def read_first_screen(trace: Trace, *, per: str | None = None) -> Page:
     per: the range that counts as an iteration; TraceError where none is called so.
     """
     reported = overview(trace, per=per)
-    return _first_screen(trace, reported, _roles(reported))
+    return _first_screen(trace, reported)
 
 
 def read_page(trace: Trace, *, per: str | None = None) -> Page:
@@ -72,52 +77,82 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     window = _options(asked_window(trace.connection))
     asked = Asked(window, (*window, "--per", per) if per else window)
     # What needs no iteration is read while it is found out which there are.
-    reported, (found_gpu, of_trace) = run_together(
-        trace, lambda own: overview(own, per=per), lambda own: _of_trace(own, asked)
+    pace, (facts, found_gpu, of_trace) = run_together(
+        trace, lambda own: pace_of(own, per=per), lambda own: _of_trace(own, asked)
     )
-    if not (reported.pace and reported.pace["iterations"]):
-        page = _drawn(trace, reported, asked, has_iterations=False)
-        return replace(page, gpu=found_gpu, tables=of_trace)
-    page, (of_iterations, explained) = run_together(
+    begun = replace(facts, **pace)
+    try:
+        page, of_iterations = _of_iterations(trace, begun, asked)
+    except TraceError as error:
+        page, of_iterations = _page(trace, replace(begun, pace=None, reason=str(error))), ()
+    return replace(page, gpu=found_gpu, tables=in_order((*of_iterations, *of_trace)))
+
+
+def _of_iterations(
+    trace: Trace, begun: Overview, asked: Asked
+) -> tuple[Page, tuple[PageTable, ...]]:
+    """Return the page without what needs no iteration, and the views of iterations."""
+    if begun.pace is None:
+        return _page(trace, begun), ()
+    has_iterations = bool(begun.pace["iterations"])
+    (limits, of_limits), (training, drawn, of_training) = run_together(
         trace,
-        lambda own: _drawn(own, reported, asked, has_iterations=True),
-        lambda own: (tables.of_iterations(own, asked), tables.explained(own, asked)),
+        lambda own: _of_limits(own, asked, has_iterations=has_iterations),
+        lambda own: _of_training(own, begun, asked, has_iterations=has_iterations),
     )
-    return replace(page, gpu=found_gpu, tables=(*of_iterations, *of_trace, *explained))
+    page = _page(trace, replace(begun, **limits, **training))
+    return replace(page, **drawn), (*of_limits, *of_training)
 
 
-def _of_trace(trace: Trace, asked: Asked) -> tuple[Gpu | None, tuple[PageTable, ...]]:
+def _of_limits(
+    trace: Trace, asked: Asked, *, has_iterations: bool
+) -> tuple[dict[str, Any], tuple[PageTable, ...]]:
+    """Return what the overview says of limits, and views."""
+    return limits_of(trace), tables.of_limits(trace, asked) if has_iterations else ()
+
+
+def _of_training(
+    trace: Trace, begun: Overview, asked: Asked, *, has_iterations: bool
+) -> tuple[dict[str, Any], dict[str, Any], tuple[PageTable, ...]]:
+    """Return what the overview says of the training, what is drawn of it, and views."""
+    found = training_of(trace)
+    if not has_iterations:
+        return found, {}, ()
+    shown, roles = list(_shown(trace)), _roles(found["processes"])
+    drawn = {
+        "iterations": None if _is_whole(begun) else iteration_bars(trace, shown),
+        "close_ups": tuple(close_up(trace, which, row, roles) for which, row in shown),
+        "queues": tuple(queues(trace)),
+        "functions": functions(trace),
+        "what_if": what_if_table(trace, asked),
+    }
+    return found, drawn, tables.of_training(trace, asked)
+
+
+def _of_trace(trace: Trace, asked: Asked) -> tuple[Overview, Gpu | None, tuple[PageTable, ...]]:
     found = gpu(trace)
-    return found, tables.of_trace(trace, asked, has_gpu=found is not None)
+    return facts_of(trace), found, tables.of_trace(trace, asked, has_gpu=found is not None)
 
 
 def _options(window: AskedWindow | None) -> tuple[str, ...]:
     return window.options() if window else ()
 
 
-def _drawn(trace: Trace, reported: Overview, asked: Asked, *, has_iterations: bool) -> Page:
-    """Return the page without its tables."""
-    roles = _roles(reported)
-    shown = list(_shown(trace)) if has_iterations else []
+def _page(trace: Trace, reported: Overview) -> Page:
+    """Return the page as far as the overview tells it."""
     return replace(
-        _first_screen(trace, reported, roles),
-        iterations=iteration_bars(trace, shown)
-        if has_iterations and not _is_whole(reported)
-        else None,
-        what_if=what_if_table(trace, asked) if has_iterations else None,
-        close_ups=tuple(close_up(trace, which, row, roles) for which, row in shown),
-        queues=tuple(queues(trace)) if has_iterations else (),
-        functions=functions(trace) if has_iterations else None,
+        _first_screen(trace, reported),
         not_measured=tuple(not_measured_notes(trace, reported)),
         private=tuple(dict.fromkeys(private_words(trace))),
     )
 
 
-def _roles(reported: Overview) -> dict[int, Note]:
-    return {row["process_id"]: role_note(row) for row in reported.processes}
+def _roles(processes: Iterable[dict[str, Any]]) -> dict[int, Note]:
+    return {row["process_id"]: role_note(row) for row in processes}
 
 
-def _first_screen(trace: Trace, reported: Overview, roles: dict[int, Note]) -> Page:
+def _first_screen(trace: Trace, reported: Overview) -> Page:
+    roles = _roles(reported.processes)
     return Page(
         trace=reported.trace,
         facts=_facts(trace, reported),

@@ -12,14 +12,19 @@ from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.page import PageTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rlscope_analysis.trace import Trace
 
-# What a page shows, those of iterations first; others say the same from another side, or take long.
-VIEWS = (
-    "limits", "phases", "processes", "critical-path", "breakdown", "thread", "cpu", "blocked",
-    "peer", "gil", "layer", "transitions", "operation-functions", "overhead", "gpu", "kernel",
-    "launch", "latency", "gpu-idle", "idle", "utilization",
+# What a page shows; others say the same from another side, or take long.
+_OF_LIMITS = ("limits", "critical-path")
+_OF_TRAINING = ("phases", "processes")
+_OF_TRACE = (
+    "breakdown", "thread", "cpu", "blocked", "peer", "gil", "layer", "transitions",
+    "operation-functions", "overhead", "gpu", "kernel", "launch", "latency", "gpu-idle", "idle",
+    "utilization",
 )  # fmt: skip
+VIEWS = ("limits", *_OF_TRAINING, "critical-path", *_OF_TRACE)
 _OF_GPU = frozenset({"gpu", "kernel", "launch", "latency", "gpu-idle", "idle", "utilization"})
 
 
@@ -39,29 +44,31 @@ def reason_of(trace: Trace, error: TraceError) -> str:
 
 def of_trace(trace: Trace, asked: Asked, *, has_gpu: bool) -> tuple[PageTable, ...]:
     """Return the views that need no iteration; not those of GPUs that nobody used."""
-    names = [name for name in VIEWS if not REPORTS[name].by_iteration]
     return tuple(
-        _view(trace, name, asked.window) for name in names if has_gpu or name not in _OF_GPU
+        _view(trace, name, asked.window) for name in _OF_TRACE if has_gpu or name not in _OF_GPU
     )
 
 
-def of_iterations(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
-    """Return the views of iterations."""
-    names = [name for name in VIEWS if REPORTS[name].by_iteration]
-    return tuple(_view(trace, name, asked.of_iterations) for name in names)
+def of_limits(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
+    """Return the views of what limits the iterations, and what single ones spent their time on."""
+    views = (_view(trace, name, asked.of_iterations) for name in _OF_LIMITS)
+    return (*views, *(_explained(trace, which, asked) for which in ("slowest", "median")))
 
 
-def explained(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
-    """Return what single iterations spent their time on."""
-    return tuple(
-        PageTable(
-            "explain",
-            f"--iteration {which}",
-            explain(trace, which, keep=True).tables[0],
-            asked=asked.of_iterations,
-        )
-        for which in ("slowest", "median")
-    )
+def of_training(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
+    """Return the views of the training."""
+    return tuple(_view(trace, name, asked.of_iterations) for name in _OF_TRAINING)
+
+
+def in_order(found: Iterable[PageTable]) -> tuple[PageTable, ...]:
+    """Return the views as a page has them: single iterations come last."""
+    places = {f"--view {name}": place for place, name in enumerate(VIEWS)}
+    return tuple(sorted(found, key=lambda table: places.get(table.options, len(places))))
+
+
+def _explained(trace: Trace, which: str, asked: Asked) -> PageTable:
+    parts, *_ = explain(trace, which, keep=True).tables
+    return PageTable("explain", f"--iteration {which}", parts, asked=asked.of_iterations)
 
 
 def _view(trace: Trace, name: str, asked: tuple[str, ...]) -> PageTable:
