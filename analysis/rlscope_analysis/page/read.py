@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.cpu_list import listed_cpus
-from rlscope_analysis.errors import TraceError
 from rlscope_analysis.explain.answer import chosen_iteration
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.answer import (
@@ -72,7 +71,8 @@ def read_first_screen(trace: Trace, *, per: str | None = None) -> Page:
 def read_page(trace: Trace, *, per: str | None = None) -> Page:
     """Read an open trace.
 
-    per: the range that counts as an iteration; TraceError where none is called so.
+    per: the range that counts as an iteration; TraceError where none is called so, and where what
+    there is to be read cannot be: a trace without a critical path has a page.
     """
     window = _options(asked_window(trace.connection))
     asked = Asked(window, (*window, "--per", per) if per else window)
@@ -80,11 +80,7 @@ def read_page(trace: Trace, *, per: str | None = None) -> Page:
     pace, (facts, found_gpu, of_trace) = run_together(
         trace, lambda own: pace_of(own, per=per), lambda own: _of_trace(own, asked)
     )
-    begun = replace(facts, **pace)
-    try:
-        page, of_iterations = _of_iterations(trace, begun, asked)
-    except TraceError as error:
-        page, of_iterations = _page(trace, replace(begun, pace=None, reason=str(error))), ()
+    page, of_iterations = _of_iterations(trace, replace(facts, **pace), asked)
     return replace(page, gpu=found_gpu, tables=in_order((*of_iterations, *of_trace)))
 
 
