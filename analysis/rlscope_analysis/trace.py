@@ -7,7 +7,7 @@ import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -45,7 +45,7 @@ class _Making:
     """What is worked out at a time is worked out once, whoever asks: a lock for each part of it."""
 
     def __init__(self) -> None:
-        self.path, self.findings, self.training = Lock(), Lock(), Lock()
+        self.path, self.findings, self.training = RLock(), RLock(), RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Trace:
         from rlscope_analysis.critical_path.path import add_critical_path
         from rlscope_analysis.training.relations import remove_training
 
-        with self._telling("the critical path cannot be worked out"):
+        with self._making.path, self._telling("the critical path cannot be worked out"):
             remove_findings(self.connection)
             remove_training(self.connection)
             add_critical_path(self, per=per)

@@ -55,7 +55,7 @@ def check_file(path: Path) -> None:
         raise TraceError(f"there is no trace at {path}", hint=RECORD_HINT) from error
     except PermissionError as error:
         raise TraceError(
-            f"reading {path} is not permitted", hint=f'sudo chown "$USER" {path}'
+            f"reading {path} is not permitted", hint=f'sudo chown "$USER" {shlex.quote(str(path))}'
         ) from error
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}", hint=RECORD_HINT) from error

@@ -74,7 +74,9 @@ def python_of(version: str) -> str:
     """Return a Python of this version, from pyenv or PATH; skip where there is none."""
     root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     candidates = [str(path) for path in sorted(root.glob(f"{version}.*/bin/python3"))]
-    candidates += filter(None, [shutil.which(f"python{version}")])
+    found = shutil.which(f"python{version}")
+    # A version manager's stand-in is no Python.
+    candidates += [found] if found and "shims" not in found else []
     for candidate in candidates:
         if _facts(candidate)[2] == version:
             return candidate

@@ -85,6 +85,19 @@ def test_what_a_process_begins_before_it_is_entered_is_its_own(
     ]  # fmt: skip
 
 
+def test_a_process_whose_main_thread_has_ended_was_there_before(
+    spool: SpoolBuilder, query: Tables
+) -> None:
+    spool.thread(1, ts_ns=100, tid=5, entered=FOUND)
+    spool.exec(0, ts_ns=130, ns_tgid=5, args=b"shell\0")
+    spool.thread(2, ts_ns=90, tid=11, tgid=10, parent_tgid=5)
+    spool.thread(3, ts_ns=100, tid=12, tgid=10, entered=FOUND, parent_tgid=5)
+    spool.exec(0, ts_ns=130, ns_tgid=10, args=b"worker\0")
+    assert query("SELECT pid, parent_process_id, command FROM process") == [
+        (5, None, "shell"), (10, 1, "worker"),
+    ]  # fmt: skip
+
+
 def test_rows_are_sorted_by_process(spool: SpoolBuilder, query: Tables) -> None:
     spool.thread(1, ts_ns=100, tid=10)
     spool.thread(2, ts_ns=110, tid=20, creator=1)

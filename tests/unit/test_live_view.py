@@ -56,6 +56,22 @@ def test_a_range_is_an_iteration_where_it_is_called_like_one() -> None:
     assert seen == {"Step": SECOND, "collect": None, "backpropagation": None}
 
 
+def test_many_steps_are_iterations_and_few_epochs_around_them_are_not() -> None:
+    readings = [
+        replace(
+            reading(at),
+            phases=[
+                phase("epoch", at, 0.9)._replace(
+                    is_auto=False, ended=1 + (at > 2), last_start_ns=0
+                ),
+                phase("step", at, 0.5)._replace(is_auto=False),
+            ],
+        )
+        for at in (1, 2, 5)
+    ]
+    assert last_view(readings).iteration_ns == SECOND
+
+
 def test_nothing_is_made_of_what_was_not_measured() -> None:
     view = last_view([replace(reading(at), phases=()) for at in (1, 2)])
     assert (view.phases, view.steps_per_s, view.iteration_ns, view.gpu) == (None,) * 4

@@ -11,9 +11,14 @@ import rlscope_analysis
 from page_reader import Page, number_in
 from page_traces import MS, ROUND_NS, training, with_gpu
 from recording import rlscope
+from rlscope_analysis import trace as opened
+from rlscope_analysis.errors import TraceError
+from rlscope_analysis.page.read import read_page
+from rlscope_analysis.renderers.html import render
 from rlscope_analysis.renderers.html.words import time_words
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
+from rlscope_analysis.result.note import note
 from trace_builder import TraceBuilder, preempted, run
 
 if TYPE_CHECKING:
@@ -280,3 +285,26 @@ def test_time_is_in_units_that_people_read() -> None:
     shown = [time_words(ns) for ns in (0, 999, 1_000, 12_345, 999_960, 217 * MS, 11_555_474_000)]
     assert shown == ["0 ns", "999 ns", "1.00 us", "12.3 us", "1.00 ms", "217 ms", "11.6 s"]
     assert time_words(None) == "not measured"
+
+
+@pytest.mark.parametrize("part", ["limits_of", "training_of"])
+def test_a_page_says_why_nothing_can_be_said_of_iterations(
+    path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """What needs none of that is there: memory for the findings of a long trace may not be."""
+    names = {"limits_of": "finding", "training_of": "training_process"}
+    provide = opened.Trace.provide
+
+    def fail(trace: Trace, query: str) -> None:
+        if query.strip() == f"FROM {names[part]}":
+            raise TraceError("takes more memory than it may")
+        provide(trace, query)
+
+    monkeypatch.setattr(opened.Trace, "provide", fail)
+    with rlscope_analysis.open(path) as trace:
+        made = read_page(trace)
+    assert made.verdict == note("no_verdict", reason="takes more memory than it may")
+    assert {table.options for table in made.tables} >= {"--view breakdown", "--view gpu"}
+    assert not {table.options for table in made.tables} & {"--view limits", "--view phases"}
+    assert made.gpu is not None
+    assert render(made)

@@ -105,7 +105,7 @@ FROM (
 WHERE iteration.iteration_id = s.iteration_id
 """
 _RELATIONS = (
-    ("VIEW", "critical_path"), ("TABLE", "critical_path_coded"), ("VIEW", "_training_span"),
+    ("TABLE", "critical_path_coded"), ("VIEW", "critical_path"), ("VIEW", "_training_span"),
     ("VIEW", "_steady_iteration"),
     ("VIEW", "_phase"), ("TABLE", "iteration"), ("TABLE", "_wait_for_holder"),
 )  # fmt: skip

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     import duckdb
 
 _STEPS = ("threads", "pieces", "shares")
+# First what says that they are there: an interrupt may come in between.
 _MADE = (
-    ("VIEW", "finding"), ("VIEW", "limit_share"), ("VIEW", "_listed_limit"),
-    ("TABLE", "limit_time"), ("TABLE", "_limit_held"), ("TABLE", "limit_piece"),
+    ("TABLE", "limit_time"), ("VIEW", "finding"), ("VIEW", "limit_share"),
+    ("VIEW", "_listed_limit"), ("TABLE", "_limit_held"), ("TABLE", "limit_piece"),
     ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
     ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_disk"),
     ("TABLE", "_limit_sample"), ("TABLE", "_limit_worker"), ("TABLE", "_limit_team"),

@@ -127,11 +127,8 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
     begun = replace(facts_of(trace), **pace)
     if begun.pace is None:
         return begun
-    try:
-        limits, training = run_together(trace, limits_of, training_of)
-    except TraceError as error:
-        return replace(begun, pace=None, reason=str(error))
-    return replace(begun, **limits, **training)
+    limits, training = run_together(trace, limits_of, training_of)
+    return replace(begun, **{**limits, **training})
 
 
 def pace_of(trace: Trace, *, per: str | None = None) -> dict[str, Any]:
@@ -162,21 +159,25 @@ def facts_of(trace: Trace) -> Overview:
 
 
 def limits_of(trace: Trace) -> dict[str, Any]:
-    """Return what an Overview says of limits."""
-    found = tuple(run_records(trace, "FROM finding"))
-    return {
-        "findings": tuple(_finding(trace, row) for row in found),
-        "largest": next(run_records(trace, _LARGEST_SQL), None),
-    }
+    """Return what an Overview says of limits, or why nothing of iterations can be said."""
+    try:
+        found = tuple(run_records(trace, "FROM finding"))
+        findings = tuple(_finding(trace, row) for row in found)
+        largest = next(run_records(trace, _LARGEST_SQL), None)
+    except TraceError as error:
+        return {"pace": None, "reason": str(error)}
+    return {"findings": findings, "largest": largest}
 
 
 def training_of(trace: Trace) -> dict[str, Any]:
-    """Return what an Overview says of the training."""
-    return {
-        "phases": tuple(run_records(trace, "FROM training_phase")),
-        "processes": tuple(run_records(trace, "FROM training_process")),
-        "no_phase": {row["process_id"]: row["reason"] for row in run_records(trace, _NO_PHASE_SQL)},
-    }
+    """Return what an Overview says of the training, or why nothing of iterations can be said."""
+    try:
+        phases = tuple(run_records(trace, "FROM training_phase"))
+        processes = tuple(run_records(trace, "FROM training_process"))
+        no_phase = {row["process_id"]: row["reason"] for row in run_records(trace, _NO_PHASE_SQL)}
+    except TraceError as error:
+        return {"pace": None, "reason": str(error)}
+    return {"phases": phases, "processes": processes, "no_phase": no_phase}
 
 
 def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:

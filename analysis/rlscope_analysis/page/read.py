@@ -71,8 +71,8 @@ def read_first_screen(trace: Trace, *, per: str | None = None) -> Page:
 def read_page(trace: Trace, *, per: str | None = None) -> Page:
     """Read an open trace.
 
-    per: the range that counts as an iteration; TraceError where none is called so, and where what
-    there is to be read cannot be: a trace without a critical path has a page.
+    per: the range that counts as an iteration; TraceError where none is called so, and where
+    something cannot be read. A trace of whose iterations nothing can be said has a page.
     """
     window = _options(asked_window(trace.connection))
     asked = Asked(window, (*window, "--per", per) if per else window)
@@ -96,7 +96,10 @@ def _of_iterations(
         lambda own: _of_limits(own, asked, has_iterations=has_iterations),
         lambda own: _of_training(own, begun, asked, has_iterations=has_iterations),
     )
-    page = _page(trace, replace(begun, **limits, **training))
+    reported = replace(begun, **{**limits, **training})
+    page = _page(trace, reported)
+    if reported.pace is None:
+        return page, ()
     return replace(page, **drawn), (*of_limits, *of_training)
 
 
@@ -104,7 +107,8 @@ def _of_limits(
     trace: Trace, asked: Asked, *, has_iterations: bool
 ) -> tuple[dict[str, Any], tuple[PageTable, ...]]:
     """Return what the overview says of limits, and views."""
-    return limits_of(trace), tables.of_limits(trace, asked) if has_iterations else ()
+    found = limits_of(trace)
+    return found, tables.of_limits(trace, asked) if has_iterations and "findings" in found else ()
 
 
 def _of_training(
@@ -112,7 +116,7 @@ def _of_training(
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[PageTable, ...]]:
     """Return what the overview says of the training, what is drawn of it, and views."""
     found = training_of(trace)
-    if not has_iterations:
+    if not has_iterations or "processes" not in found:
         return found, {}, ()
     shown, roles = list(_shown(trace)), _roles(found["processes"])
     drawn = {

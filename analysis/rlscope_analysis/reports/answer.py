@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.errors import TraceError
@@ -41,7 +42,7 @@ def answer(trace: Trace, report: Report) -> Answer:
     if report.needs_costs and (reason := cost_gap(trace)):
         raise TraceError(
             f"{trace.path} does not tell what its recording cost: {sentence_of(reason)}",
-            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM calibration'",
+            hint=_holding(trace, "calibration"),
         )
     window = asked_window(trace.connection)
     table = _table(trace, report, missing)
@@ -152,6 +153,11 @@ def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
         raise TraceError(
             f"{trace.path} holds no {' or '.join(report.needs)}: it was not measured"
             + (f" ({why})" if why else ""),
-            hint=f"what it holds: rlscope-trace sql {trace.path} 'FROM coverage'",
+            hint=_holding(trace, "coverage"),
         )
     return {kind: of - yes for kind, (yes, of) in known.items() if of > yes}
+
+
+def _holding(trace: Trace, relation: str) -> str:
+    command = shlex.join(["rlscope-trace", "sql", str(trace.path), f"FROM {relation}"])
+    return f"what it holds: {command}"

@@ -19,6 +19,7 @@ from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_recorder, become_saver
 from rlscope_trace.signals import signals_interrupt
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,8 @@ def _calibrate(traces: list[Path], output_format: AnswerFormat, *, force: bool) 
         from rlscope_trace.cli.calibrate_trace import add_costs
 
         add_costs(path, trace_facts, known)
-        messages.say(f"added the costs to {path}: rlscope-trace summarize {path} --view corrected")
+        command = shell_line(["rlscope-trace", "summarize", str(path), "--view", "corrected"])
+        messages.say(f"added the costs to {path}: {command}")
     if checked:
         return
     write_stdout(render(_answer_of(known), output_format, limit=None))

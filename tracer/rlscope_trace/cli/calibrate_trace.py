@@ -31,6 +31,7 @@ from rlscope_trace.procfs import is_running
 from rlscope_trace.record.calibrate.cache import boot_id
 from rlscope_trace.spool.costs import costs_of_recording, rows_of
 from rlscope_trace.spool.directory import process_start_time
+from rlscope_trace.texts import shell_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,8 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
         running = _running(trace) if facts.get(_BOOT) == boot_id() else []
     if costs:
         raise TracerError(
-            f"{path} has its costs already", hint=f"rlscope-trace summarize {path} --view corrected"
+            f"{path} has its costs already",
+            hint=shell_line(["rlscope-trace", "summarize", str(path), "--view", "corrected"]),
         )
     reported = {name: _read(value) for name, value in facts.items()}
     if reported.get(_KEY) != key:
@@ -93,7 +95,7 @@ def check_trace(path: Path, key: dict[str, str]) -> dict[str, object]:
         raise TracerError(
             f"pid {running[0]} of {path} still runs: what recording costs is not measured beside"
             " it",
-            hint=f"rlscope-trace calibrate {path}, when it has ended",
+            hint=f"{shell_line(['rlscope-trace', 'calibrate', str(path)])}, when it has ended",
         )
     _require_writable(path)
     return reported

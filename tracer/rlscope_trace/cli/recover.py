@@ -17,6 +17,7 @@ from rlscope_trace.outputs.trusted import ForeignLinkError, closing, open_folder
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
 from rlscope_trace.spool.directory import Spool, open_spool
+from rlscope_trace.texts import shell_line
 
 _SUFFIX = ".spool"
 
@@ -85,6 +86,6 @@ def _default_output(spool: Path) -> Path:
     if path.suffix != _SUFFIX:
         raise UsageError(
             f"{spool} is not called TRACE{_SUFFIX}, so the name of its trace is not known",
-            hint=f"rlscope-trace recover {spool} -o TRACE.duckdb",
+            hint=shell_line(["rlscope-trace", "recover", str(spool), "-o", "TRACE.duckdb"]),
         )
     return path.with_suffix("")

@@ -25,6 +25,7 @@ from rlscope_trace.spool.segments import (
     segment_files,
 )
 from rlscope_trace.spool.session_facts import read_session
+from rlscope_trace.texts import shell_line
 
 SESSION_FILE = "session.json"
 RECORDS_FILE = "records.bin"
@@ -238,7 +239,7 @@ def open_spool(directory: Path, *, shown: Path | None = None) -> Spool:
     except OSError as error:
         raise SpoolError(
             f"cannot read the spool {directory}: {error.strerror}",
-            hint=f"sudo rlscope-trace recover {directory}",
+            hint=shell_line(["sudo", "rlscope-trace", "recover", str(directory)]),
         ) from error
     is_damaged = header != _SOUND_HEADER
     # Where the other file of the recorder is one of ours, a bit of this one is damaged, no more.

@@ -218,9 +218,10 @@ class ProcessTree:
                 process.creator_thread_id, process.parent_tgid = origin
                 lives.append(process)
             process = lives[-1]
+            if entered != _CREATED:
+                # It began a thread after it was marked, and before it was entered itself.
+                process.created = False
             if tid == tgid:
-                # It may have begun a thread after it was marked, and before it was entered itself.
-                process.created = entered == _CREATED
                 process.leader_thread_id, process.born_ns = thread_id, born_ns
             self._process_ids[position] = process.process_id
 

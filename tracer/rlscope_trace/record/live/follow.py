@@ -37,6 +37,8 @@ _WINDOW = 2
 _LONG = 30
 _MOST_FUNCTIONS = 100
 _ITERATES = "backpropagation"
+# As many make a name that counts as an iteration: of an epoch around all steps there is one.
+_ENOUGH = 3
 # RLS_WAKER_* of bpf/records.h.
 _WAKERS = {-1: "interrupt", -2: "outside", -3: "unknown", -4: "timer", -5: "device"}
 _NO_WAKER = 0
@@ -161,10 +163,10 @@ class LiveReadings:
 def _iterating(phases: Iterable[Phase], leader: int) -> Phase | None:
     """Return what comes once in an iteration: learning, or a range that is called like one."""
     own = [phase for phase in phases if phase.pid == leader and phase.ended]
-    learning = [phase for phase in own if phase.name == _ITERATES and phase.is_auto]
+    learning = [p for p in own if p.name == _ITERATES and p.is_auto and p.runs > 1]
     called = [p for p in own if p.name.lower() in ITERATION_NAMES and not p.is_auto]
     found = learning or called
-    return max(found, key=lambda phase: (phase.total_ns, phase.name), default=None)
+    return max(found, key=lambda p: (p.ended >= _ENOUGH, p.total_ns, p.name), default=None)
 
 
 def _number(phase: Phase) -> tuple[int, int]:
