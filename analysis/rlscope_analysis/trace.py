@@ -55,7 +55,7 @@ class Trace:
     path: Path
     connection: duckdb.DuckDBPyConnection
     schema_version: int
-    _making: _Making = field(default_factory=lambda: _Making(), repr=False, compare=False)
+    _making: _Making = field(default_factory=_Making, repr=False, compare=False)
 
     def relation(self, name: str) -> duckdb.DuckDBPyRelation:
         """Return a table or view of the trace, for example `breakdown`.

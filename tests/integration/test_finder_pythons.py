@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from finder_targets import extension, has_modules, running, truthful
+from native_programs import pythons_of
 from rlscope_trace._capture import PythonScan, cheap_site
 
 pytestmark = [
@@ -23,12 +24,8 @@ UNTOLD = {"vectorcall"}
 
 
 def builds(version: str) -> list[str]:
-    """Return the interpreters of a version: those on PATH, and of pyenv."""
-    # A version manager's stand-in is no Python.
-    folders = [Path(folder) for folder in os.get_exec_path() if "shims" not in folder]
-    found = [folder / f"python{version}" for folder in folders]
-    found += sorted((Path.home() / ".pyenv" / "versions").glob(f"*/bin/python{version}"))
-    return sorted({str(path.resolve()) for path in found if path.exists()})
+    """Return the interpreters of a version, each once."""
+    return sorted({str(Path(path).resolve()) for path in pythons_of(version)})
 
 
 def check(python: str, modules: tuple[str, ...], part: str) -> int:

@@ -70,14 +70,20 @@ def build_program(name: str, directory: Path) -> Path:
     return made
 
 
+def pythons_of(version: str) -> list[str]:
+    """Return the Pythons of this version, those of pyenv before those on PATH."""
+    root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    # A version manager's stand-in is no Python.
+    folders = [Path(folder) for folder in os.get_exec_path() if "shims" not in folder]
+    found = [*sorted(root.glob("*/bin")), *folders]
+    return [
+        str(path) for path in (folder / f"python{version}" for folder in found) if path.exists()
+    ]
+
+
 def python_of(version: str) -> str:
     """Return a Python of this version, from pyenv or PATH; skip where there is none."""
-    root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-    candidates = [str(path) for path in sorted(root.glob(f"{version}.*/bin/python3"))]
-    found = shutil.which(f"python{version}")
-    # A version manager's stand-in is no Python.
-    candidates += [found] if found and "shims" not in found else []
-    for candidate in candidates:
+    for candidate in pythons_of(version):
         if _facts(candidate)[2] == version:
             return candidate
     pytest.skip(f"no Python {version} (pyenv install {version})")

@@ -1,12 +1,11 @@
 """Calls into environments become `simulation`, and the program does not notice."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import phases_harness
+from native_programs import python_of
 from phases_harness import Harness, Recording
 
 # As much of gymnasium as there is to hook: the same names in the same module.
@@ -283,10 +282,7 @@ def test_late_installation_hooks_what_is_there(harness: Harness, gymnasium: Path
 
 @pytest.mark.parametrize("minor", range(8, 16))
 def test_one_module_serves_every_python(harness: Harness, gymnasium: Path, minor: int) -> None:
-    python = shutil.which(f"python3.{minor}")
-    # A version manager's stand-in is found, and then says that there is no such version.
-    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
-        pytest.skip(f"no python3.{minor}")
+    python = python_of(f"3.{minor}")
     program = harness.scratch / f"python_{minor}.py"
     program.write_text(
         PROGRAM + "import gc, sys\n"

@@ -104,6 +104,7 @@ FROM (
 ) AS s
 WHERE iteration.iteration_id = s.iteration_id
 """
+# First what says that they are there: an interrupt may come in between.
 _RELATIONS = (
     ("TABLE", "critical_path_coded"), ("VIEW", "critical_path"), ("VIEW", "_training_span"),
     ("VIEW", "_steady_iteration"),

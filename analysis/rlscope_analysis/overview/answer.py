@@ -124,7 +124,11 @@ def overview(trace: Trace, *, per: str | None = None) -> Overview:
     critical path cannot be worked out, the reason stands for what it would tell.
     """
     pace = pace_of(trace, per=per)
-    begun = replace(facts_of(trace), **pace)
+    return completed(trace, replace(facts_of(trace), **pace))
+
+
+def completed(trace: Trace, begun: Overview) -> Overview:
+    """Add what can be said of limits and training where iterations were found."""
     if begun.pace is None:
         return begun
     limits, training = run_together(trace, limits_of, training_of)

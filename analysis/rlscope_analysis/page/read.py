@@ -9,6 +9,7 @@ from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.explain.answer import chosen_iteration
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.overview.answer import (
+    completed,
     facts_of,
     limits_of,
     overview,
@@ -88,13 +89,12 @@ def _of_iterations(
     trace: Trace, begun: Overview, asked: Asked
 ) -> tuple[Page, tuple[PageTable, ...]]:
     """Return the page without what needs no iteration, and the views of iterations."""
-    if begun.pace is None:
-        return _page(trace, begun), ()
-    has_iterations = bool(begun.pace["iterations"])
+    if not (begun.pace and begun.pace["iterations"]):
+        return _page(trace, completed(trace, begun)), ()
     (limits, of_limits), (training, drawn, of_training) = run_together(
         trace,
-        lambda own: _of_limits(own, asked, has_iterations=has_iterations),
-        lambda own: _of_training(own, begun, asked, has_iterations=has_iterations),
+        lambda own: _of_limits(own, asked),
+        lambda own: _of_training(own, begun, asked),
     )
     reported = replace(begun, **{**limits, **training})
     page = _page(trace, reported)
@@ -103,20 +103,18 @@ def _of_iterations(
     return replace(page, **drawn), (*of_limits, *of_training)
 
 
-def _of_limits(
-    trace: Trace, asked: Asked, *, has_iterations: bool
-) -> tuple[dict[str, Any], tuple[PageTable, ...]]:
+def _of_limits(trace: Trace, asked: Asked) -> tuple[dict[str, Any], tuple[PageTable, ...]]:
     """Return what the overview says of limits, and views."""
     found = limits_of(trace)
-    return found, tables.of_limits(trace, asked) if has_iterations and "findings" in found else ()
+    return found, () if "reason" in found else tables.of_limits(trace, asked)
 
 
 def _of_training(
-    trace: Trace, begun: Overview, asked: Asked, *, has_iterations: bool
+    trace: Trace, begun: Overview, asked: Asked
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[PageTable, ...]]:
     """Return what the overview says of the training, what is drawn of it, and views."""
     found = training_of(trace)
-    if not has_iterations or "processes" not in found:
+    if "reason" in found:
         return found, {}, ()
     shown, roles = list(_shown(trace)), _roles(found["processes"])
     drawn = {
