@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.findings.catalog import BY_CODE
@@ -65,7 +64,7 @@ def _finding(m: Markup, page: Page, row: Record) -> Html:
             m.tag("p", each, m.tag("span", "Try: ", class_="try"), f"{limit.remedy}.")
             if limit.remedy
             else None,
-            m.tag("code", shlex.join(command)),
+            m.command(command),
         ),
     )  # fmt: skip
 

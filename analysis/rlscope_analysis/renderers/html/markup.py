@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
@@ -67,6 +68,14 @@ class Markup:
     def join(self, children: Iterable[object]) -> Html:
         """Return one after the other."""
         return Html("".join(self.text(child) for child in children if child is not None))
+
+    def command(self, words: Iterable[str]) -> Html:
+        """Return a command to paste; a line breaks between its words, not at their hyphens."""
+        shown = (self._word(shlex.quote(word)) for word in words)
+        return self.tag("code", Html(" ".join(shown)))
+
+    def _word(self, word: str) -> Html:
+        return self.tag("span", word) if "-" in word else self.text(word)
 
     def section(self, title: str, *children: object, aside: object = None, id_: str) -> Html:
         """Return a part of the page under a title; aside: what is said beside that."""

@@ -39,14 +39,14 @@ def tables(m: Markup, page: Page) -> Html:
     return m.section("All numbers", *shown, aside="the same views as summarize has", id_="numbers")
 
 
-def command_of(page: Page, found: PageTable) -> str:
-    """Return the command that prints what a table of a page holds."""
-    words = ["rlscope-trace", found.command, page.trace, *shlex.split(found.options)]
-    return shlex.join([*words, *found.asked])
+def command_of(page: Page, found: PageTable) -> list[str]:
+    """Return the words of the command that prints what a table of a page holds."""
+    words = ["rlscope-trace", found.command, page.trace]
+    return [*words, *shlex.split(found.options), *found.asked]
 
 
 def _table(m: Markup, page: Page, found: PageTable, most: int) -> Html:
-    command = m.tag("p", m.tag("code", command_of(page, found)))
+    command = m.tag("p", m.command(command_of(page, found)))
     name = found.options.split()[-1].replace("-", " ")
     name = f"explain: {name} iteration" if found.command == "explain" else name
     table = found.table

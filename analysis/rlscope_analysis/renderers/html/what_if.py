@@ -22,7 +22,7 @@ def what_if(m: Markup, page: Page) -> Html | None:
     found = page.what_if
     if found is None:
         return None
-    title, shown = "What a change would bring", m.tag("code", command_of(page, found))
+    title, shown = "What a change would bring", m.command(command_of(page, found))
     if found.table is None:
         reason = found.reason or "not known why"
         said = m.tag("p", f"{reason[0].upper()}{reason[1:]}.", class_="quiet")
