@@ -23,25 +23,27 @@ if TYPE_CHECKING:
     from rlscope_analysis.compare.comparison import Comparison
     from rlscope_analysis.compare.run import Run
 
-_PROGRAM = REPOSITORY / "tests/workloads/compared.py"
-_WORKERS = ("--workers", "3", "--rounds", "2000")
-PROGRAMS = {"steps": (), "workers": _WORKERS}
+_WORKLOADS = REPOSITORY / "tests/workloads"
+_STEPS = ("compared.py",)
+_WORKERS = ("compared.py", "--workers", "3", "--rounds", "2000")
+PROGRAMS = {"steps": _STEPS, "workers": _WORKERS, "SB3": ("rl_sb3.py", "--steps", "16384")}
 # What is planted into which program, and which operations and causes name it.
 PLANTED: dict[str, tuple[str, tuple[str, ...], frozenset[str], frozenset[str]]] = {
     "simulation +5 %": (
-        "steps", ("--rounds", "4200"), frozenset({"simulation"}), frozenset({"running"})
+        "steps", (*_STEPS, "--rounds", "4200"), frozenset({"simulation"}), frozenset({"running"})
     ),
     "inference +10 %": (
-        "steps", ("--layers", "11"), frozenset({"inference"}), frozenset({"running"})
+        "steps", (*_STEPS, "--layers", "11"), frozenset({"inference"}), frozenset({"running"})
     ),
     "optimizer step": (
-        "steps", ("--optimizer-steps", "5"), frozenset({"backpropagation"}), frozenset({"running"})
+        "steps", (*_STEPS, "--optimizer-steps", "5"), frozenset({"backpropagation"}),
+        frozenset({"running"}),
     ),
     "sleep of 50 us": (
-        "steps", ("--sleep-us", "50"), frozenset({"simulation"}), frozenset({"timer"})
+        "steps", (*_STEPS, "--sleep-us", "50"), frozenset({"simulation"}), frozenset({"timer"})
     ),
     "OpenMP thread": (
-        "steps", ("--threads", "2"), frozenset({"backpropagation", "inference"}),
+        "steps", (*_STEPS, "--threads", "2"), frozenset({"backpropagation", "inference"}),
         frozenset({"running", "lock"}),
     ),
     "straggler": (
@@ -108,9 +110,9 @@ def _recorded(bench: Bench, commands: dict[str, tuple[str, ...]]) -> dict[str, l
     for _ in range(bench.runs):
         for name, arguments in commands.items():
             threads = "2" if "--threads" in arguments else "1"
-            command = [bench.recorder, "-o", str(trace), "--force", "--", bench.python]
+            command = [bench.recorder, "-o", str(trace), "--force", "--", bench.python, *arguments]
             subprocess.run(
-                [*command, str(_PROGRAM), *arguments],
+                command, cwd=_WORKLOADS,
                 env={**os.environ, "OMP_NUM_THREADS": threads}, check=True, capture_output=True,
             )  # fmt: skip
             found[name] += read_sides([trace], [])[0]
