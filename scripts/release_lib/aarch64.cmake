@@ -1,5 +1,5 @@
 # Compiles for aarch64 elsewhere: Debian's cross compilers, with the libraries and headers of a root,
-# which RLSCOPE_SYSROOT names, and those of its Python of the version RLSCOPE_PYTHON_VERSION.
+# which RLSCOPE_SYSROOT names, and the headers of CPython in RLSCOPE_PYTHON_HEADERS.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
@@ -11,6 +11,4 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 # Modules are then named for aarch64, not for the Python that runs the build.
 set(PYBIND11_USE_CROSSCOMPILING ON)
-# Else those of the Python that runs the build.
-set(Python_INCLUDE_DIR "${CMAKE_SYSROOT}/usr/include/python$ENV{RLSCOPE_PYTHON_VERSION}"
-  CACHE PATH "" FORCE)
+set(Python_INCLUDE_DIR "$ENV{RLSCOPE_PYTHON_HEADERS}" CACHE PATH "" FORCE)

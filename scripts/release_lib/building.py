@@ -157,7 +157,7 @@ def wheel_of(  # noqa: PLR0913 - each is a place
         "SOURCE_DATE_EPOCH": str(epoch),
         "RLSCOPE_RECORDER": "on",
         **(_CACHE if cached else {}),
-        **machine.environment(version),
+        **machine.environment(version, python),
     }
     run(tools / "python", "-m", "pip", "--disable-pip-version-check", "wheel", unpacked,
         "--no-build-isolation", "--no-deps", "--wheel-dir", made / "plain",

@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from release_lib import roots
-from release_lib.running import REPOSITORY, WORK, ReleaseError
+from release_lib import pythons, roots
+from release_lib.running import REPOSITORY, ReleaseError
 
 HERE = "x86_64"
 _COMPILER = "aarch64-linux-gnu-g++"
@@ -35,14 +35,15 @@ class Machine:
         """
         return f"manylinux_2_34_{self.name}"
 
-    def environment(self, version: str) -> dict[str, str]:
-        """Return what a build for it, and for that Python, has to know."""
+    def environment(self, version: str, python: Path) -> dict[str, str]:
+        """Return what a build for it has to know; python: of that version, and of this machine."""
         if not self.is_foreign:
             return {}
         libraries = self.root / f"usr/lib/{self.name}-linux-gnu"
         return {
             "CMAKE_TOOLCHAIN_FILE": str(REPOSITORY / f"scripts/release_lib/{self.name}.cmake"),
-            "RLSCOPE_SYSROOT": str(self.root), "RLSCOPE_PYTHON_VERSION": version,
+            "RLSCOPE_SYSROOT": str(self.root),
+            "RLSCOPE_PYTHON_HEADERS": str(pythons.headers(python, version)),
             # How Python says which machine its modules are for: in their names, and in the wheel's.
             "_PYTHON_HOST_PLATFORM": f"linux-{self.name}",
             "SETUPTOOLS_EXT_SUFFIX":
@@ -57,10 +58,7 @@ def machine(name: str) -> Machine:
         return Machine(name)
     if shutil.which(_COMPILER) is None:
         raise ReleaseError(f"no {_COMPILER}: sudo apt-get install crossbuild-essential-arm64")
-    root = roots.make(root_of(name), use="-build")
-    headers = [f"python{version}-dev" for version in roots.ROOTS[root_of(name)].pythons]
-    roots.install(root, *_LIBRARIES, *headers, log=WORK / f"logs/{root.name}.log")
-    return Machine(name, root)
+    return Machine(name, roots.libraries(root_of(name), *_LIBRARIES))
 
 
 def root_of(name: str) -> str:

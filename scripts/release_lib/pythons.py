@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+_ASSEMBLER = ("HAVE_GCC_ASM_FOR_X64", "HAVE_GCC_ASM_FOR_X87")
 _PROBE = """
 import pathlib, sys, sysconfig
 version = ".".join(map(str, sys.version_info[:2]))
@@ -73,9 +74,30 @@ def _of_testing(version: str) -> Path | None:
     shutil.copy2(python, here)
     run("patchelf", "--set-interpreter", root / "lib64/ld-linux-x86-64.so.2", "--force-rpath",
         "--set-rpath", root / "usr/lib" / machine, here, log=log)  # fmt: skip
-    # Debian's header only includes that of the machine, from a folder with those of the C library.
+    # It does not stand among those of the C library here.
     header = root / f"usr/include/python{version}/pyconfig.h"
-    if re.search(r"# *include +<x86_64-linux-gnu/", header.read_text()):
-        shutil.copy2(root / f"usr/include/{machine}/python{version}/pyconfig.h", header)
+    header.write_text(_of_machine(header))
     output_of(here, "-c", "import ssl")
     return here
+
+
+def headers(python: Path, version: str) -> Path:
+    """Return a folder with the headers of a CPython, to compile for another machine with.
+
+    They are those of any 64-bit Linux: pyconfig.h differs in what only CPython's own sources read,
+    but for assembler (docs/release.md).
+    """
+    found = Path(output_of(python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"))
+    folder = WORK / f"headers/python{version}"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(found, folder)
+    text = _of_machine(found / "pyconfig.h")
+    (folder / "pyconfig.h").write_text(text + "".join(f"#undef {name}\n" for name in _ASSEMBLER))
+    return folder
+
+
+def _of_machine(header: Path) -> str:
+    """Return pyconfig.h; Debian's only includes that of the machine."""
+    text = header.read_text()
+    inside = re.search(r"# *include +<(x86_64-linux-gnu/.*)>", text)
+    return (header.parents[1] / inside[1]).read_text() if inside else text

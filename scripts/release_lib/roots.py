@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from release_lib.running import WORK, ReleaseError, run, say
+from release_lib.running import WORK, ReleaseError, output_of, run, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,9 @@ if [ -n "$shared" ]; then
 fi
 exec chroot "$root" "$@"
 """
+# dpkg-deb would put a folder in the place of the link that is /lib.
+_UNPACK = 'dpkg-deb --fsys-tarfile "$1" | tar --extract --keep-directory-symlink --directory="$2"'
+_UNPACKED = "Status: install ok unpacked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ ROOTS = {
     "trixie": Root("trixie", _DEBIAN, ("3.13",), "Debian 13"),
     "testing": Root("testing", _DEBIAN, ("3.14", "3.15"), "Debian testing"),
     "bookworm-aarch64": Root("bookworm", _DEBIAN, ("3.11",), "Debian 12, aarch64", "aarch64"),
+    "trixie-aarch64": Root("trixie", _DEBIAN, ("3.13",), "Debian 13, aarch64", "aarch64"),
+    "testing-aarch64": Root(
+        "testing", _DEBIAN, ("3.14", "3.15"), "Debian testing, aarch64", "aarch64"
+    ),
 }
 _DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Programs of another machine are run by qemu, where the OS kernel has been told of it.
@@ -74,11 +81,43 @@ def make(name: str, *, use: str = "") -> Path:
     root, path = ROOTS[name], FOLDER / f"{name}{use}"
     if (path / ".complete").exists():
         return path
+    require_emulation(root.machine)
+    log = WORK / f"logs/{path.name}.log"
+    _bootstrap(root, path, log=log)
+    enter(path, "apt-get", *_apt_options(), "update", log=log)
+    (path / ".complete").touch()
+    return path
+
+
+def libraries(name: str, *packages: str) -> Path:
+    """Return a root with what packages hold, to link with: nothing is set up, none of it has run.
+
+    So it is made wherever debootstrap is, of any machine. Raises ReleaseError.
+    """
+    root, path = ROOTS[name], FOLDER / f"{name}-libraries"
+    if (path / ".complete").exists():
+        return path
+    log = WORK / f"logs/{path.name}.log"
+    _bootstrap(root, path, "--foreign", f"--include={','.join(packages)}", log=log)
+    archives = sorted(path.glob("var/cache/apt/archives/*.deb"))
+    for archive in archives:
+        run("bash", "-c", _UNPACK, "unpack", archive, path, log=log)
+    # Else they name what lies on this machine.
+    for link in (path / "usr/lib").glob("*/*.so"):
+        if link.is_symlink() and (to := link.readlink()).is_absolute():
+            link.unlink()
+            link.symlink_to(path / to.relative_to("/"))
+    # As dpkg notes them, for who asks it which version a library has.
+    status = (f"{output_of('dpkg-deb', '--field', archive)}\n{_UNPACKED}" for archive in archives)
+    (path / "var/lib/dpkg/status").write_text("\n\n".join(status) + "\n")
+    (path / ".complete").touch()
+    return path
+
+
+def _bootstrap(root: Root, path: Path, *options: str, log: Path) -> None:
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         raise ReleaseError("roots need root, and: sudo apt-get install debootstrap")
-    require_emulation(root.machine)
     say(f"making a root of {root.shown} ...")
-    log = WORK / f"logs/{path.name}.log"
     # What an interrupted run mounted in it is not ours to remove.
     run("rm", "--recursive", "--force", "--one-file-system", path, log=log)
     path.mkdir(parents=True)
@@ -87,12 +126,9 @@ def make(name: str, *, use: str = "") -> Path:
     keys, script = (["--keyring", _ubuntu_keys()], ["gutsy"]) if ubuntu else ([], [])
     components = "main,universe" if ubuntu else "main"
     machine = f"--arch={_DEBIAN_MACHINES[root.machine]}"
-    options = [*keys, machine, "--variant=minbase", f"--components={components}"]
+    options = (*keys, machine, "--variant=minbase", f"--components={components}", *options)
     run(*_IN_OWN_MOUNTS, "debootstrap", *options, root.suite, path, _mirror(root), *script,
         log=log)  # fmt: skip
-    enter(path, "apt-get", *_apt_options(), "update", log=log)
-    (path / ".complete").touch()
-    return path
 
 
 def require_emulation(machine: str) -> None:
