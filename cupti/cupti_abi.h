@@ -277,7 +277,10 @@ _Static_assert(sizeof(struct cupti_stream) == 24, "CUpti_ActivityStream");
 // The CUDA driver.
 enum { CUDA_OK = 0 };
 enum {
+  CUDA_ATTRIBUTE_CLOCK_KHZ = 13,
   CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
+  CUDA_ATTRIBUTE_MEMORY_CLOCK_KHZ = 36,
+  CUDA_ATTRIBUTE_MEMORY_BUS_BITS = 37,
   CUDA_ATTRIBUTE_MAJOR = 75,
   CUDA_ATTRIBUTE_MINOR = 76,
 };

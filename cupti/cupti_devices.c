@@ -77,6 +77,9 @@ static void tell_device(struct rls_shim_slot* slot, int ordinal) {
   record.major = (uint8_t)attribute_of(device, CUDA_ATTRIBUTE_MAJOR);
   record.minor = (uint8_t)attribute_of(device, CUDA_ATTRIBUTE_MINOR);
   record.multiprocessors = (uint32_t)attribute_of(device, CUDA_ATTRIBUTE_MULTIPROCESSORS);
+  record.clock_khz = (uint32_t)attribute_of(device, CUDA_ATTRIBUTE_CLOCK_KHZ);
+  record.memory_clock_khz = (uint32_t)attribute_of(device, CUDA_ATTRIBUTE_MEMORY_CLOCK_KHZ);
+  record.memory_bus_bits = (uint32_t)attribute_of(device, CUDA_ATTRIBUTE_MEMORY_BUS_BITS);
   set_uuid(&record, device);
   rls_append(slot, &record);
 }

@@ -305,7 +305,11 @@ struct rls_shim_gpu_device {
   uint8_t uuid[16];  // of the GPU, or of its MIG instance
   uint32_t multiprocessors;
   uint8_t is_mig;
-  uint8_t reserved[19];
+  uint8_t reserved[3];
+  uint32_t clock_khz;  // the highest, of its multiprocessors; 0: not known, as those below
+  uint32_t memory_clock_khz;
+  uint32_t memory_bus_bits;
+  uint8_t more[4];
 };
 
 struct rls_shim_gpu_named {

@@ -106,6 +106,17 @@ def _normalised(n: Named) -> str:
     )
 
 
+def _gpus_normalised(n: Named) -> str:
+    base, new = (printable(name) for name in n.gpus)
+    memory, computing = n.bounds
+    return (
+        f"Two kinds of GPU: times of kernels of BASE are multiplied by {n.factor:.3f}, to what they"
+        f" would be on that of NEW ({base} against {new}: {memory:.3f} by memory,"
+        f" {computing:.3f} by multiprocessors and clock). A rough estimate (grade C):"
+        f" standard error {n.error * 100:.0f} %, in the intervals."
+    )
+
+
 _COUNTED = {
     "cuda_launches": "CUDA: launches",
     "gpu_bytes_copied": "GPU: bytes copied",
@@ -192,6 +203,7 @@ COMPARISON: dict[str, str | Callable[[Any], str]] = {
     "by_fastest": _by_fastest,
     "compared_units": _units,
     "normalised": _normalised,
+    "gpus_normalised": _gpus_normalised,
     "not_normalised": lambda n: (
         "not normalised: runs of one side ran on different CPUs, so times compare the machines, too"
         if n.why == "mixed"
@@ -199,7 +211,8 @@ COMPARISON: dict[str, str | Callable[[Any], str]] = {
         " (it is when the target ends while recorded, without --no-probes): times compare the"
         " machines, too"
     ),
-    "gpus_differ": "not normalised: times of GPUs; the GPUs differ, so they compare the GPUs, too",
+    "gpus_differ": "not normalised: times of GPUs; the GPUs differ, so they compare the GPUs, too"
+    " (how fast each can be is known of recordings, and of reports of Nsight Systems)",
     "compared_parts": "of parts that are too small it is not said whether they are more than noise",
     "other_environment": _other_environment,
     "one_run_a_side": "one run a side: how much runs differ from each other is not known, taken is"

@@ -157,6 +157,15 @@ FAKE_EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 16:
       *value = 132;
       break;  // multiprocessors
+    case 13:
+      *value = 1980000;
+      break;  // clock, kHz
+    case 36:
+      *value = 2619000;
+      break;  // clock of the memory, kHz
+    case 37:
+      *value = 5120;
+      break;  // its bus, bits
     case 75:
       *value = 9;
       break;  // compute capability

@@ -114,8 +114,11 @@ def test_devices_and_streams_are_told_apart(family: Family) -> None:
     )
     # A stream of each thread, and the null stream of each context that came and went.
     assert rows == [(2, 7)]
-    names = family.query("SELECT DISTINCT name FROM gpu_device ORDER BY name")
-    assert names == [("Fake GPU 0",), ("Fake GPU 1",)]
+    names = family.query(
+        "SELECT DISTINCT name, clock_hz, memory_bandwidth FROM gpu_device ORDER BY name"
+    )
+    speed = (1_980_000_000, 3_352_320_000_000)
+    assert names == [("Fake GPU 0", *speed), ("Fake GPU 1", *speed)]
 
 
 def test_what_the_program_calls_them_is_kept(family: Family) -> None:

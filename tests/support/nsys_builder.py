@@ -93,7 +93,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "TARGET_INFO_SYSTEM_ENV": ("globalVid", "devStateName", "name", "nameEnum", "value"),
     "TARGET_INFO_GPU": (
         "vmId", "id", "name", "totalMemory", "smCount", "uuid", "cuDevice", "computeMajor",
-        "computeMinor",
+        "computeMinor", "clockRate", "memoryBandwidth",
     ),
     "TARGET_INFO_CUDA_DEVICE": ("gpuId", "cudaId", "pid", "uuid"),
     "ANALYSIS_DETAILS": ("globalVid", "duration", "startTime", "stopTime"),

@@ -203,9 +203,10 @@ class ShimBuilder:
         self._tell(name)
         self.cell(
             struct.pack(
-                "<HBBIQQ16sIB19x", DEVICE, 9, 0, number, hash_of(name),
+                "<HBBIQQ16sIB3xIII4x", DEVICE, 9, 0, number, hash_of(name),
                 more.get("memory_bytes", 10**11), uuid, more.get("multiprocessors", 132),
-                more.get("is_mig", 0),
+                more.get("is_mig", 0), more.get("clock_khz", 0), more.get("memory_clock_khz", 0),
+                more.get("memory_bus_bits", 0),
             )
         )  # fmt: skip
 

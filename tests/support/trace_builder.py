@@ -420,10 +420,12 @@ class TraceBuilder:
         )  # fmt: skip
 
     def device(
-        self, device_id: int, name: str = "GPU", host: str = "host", uuid: str | None = None
-    ) -> None:
+        self, device_id: int, name: str = "GPU", host: str = "host", uuid: str | None = None,
+        *, clock_hz: int | None = None, memory_bandwidth: int | None = None,
+    ) -> None:  # fmt: skip
         """Add a GPU."""
-        self._devices.append((host, device_id, name, uuid, 1 << 30, 108, "8.0"))
+        speed = (clock_hz, memory_bandwidth)
+        self._devices.append((host, device_id, name, uuid, 1 << 30, 108, "8.0", *speed))
 
     def gpu_status(
         self, process_id: int, ts_ns: int, *, state: str = "on", is_late: bool = False

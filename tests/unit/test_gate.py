@@ -140,9 +140,9 @@ def test_a_baseline_says_the_same_as_its_traces(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "{}", '{"format": "rlscope-trace baseline", "version": 2, "runs": []}',
-             '{"format": "rlscope-trace baseline", "version": 2, "runs": [{"iterations": [0]}]}',
-             '{"format": "rlscope-trace baseline", "version": 3, "runs": []}'],
+    "text", ["{", "{}", '{"format": "rlscope-trace baseline", "version": 3, "runs": []}',
+             '{"format": "rlscope-trace baseline", "version": 3, "runs": [{"iterations": [0]}]}',
+             '{"format": "rlscope-trace baseline", "version": 4, "runs": []}'],
 )  # fmt: skip
 def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
     path = tmp_path / "base.json"
@@ -216,7 +216,7 @@ def test_what_is_wrong_is_said_before_anything_is_recorded(tmp_path: Path, wrong
 WHOLE = ["wall", "leading", "op", "", "running"]
 
 
-def stored(folder: Path, name: str, runs: list[dict[str, Any]], *, version: int = 2) -> Path:
+def stored(folder: Path, name: str, runs: list[dict[str, Any]], *, version: int = 3) -> Path:
     """Write a baseline of runs with these iterations and series, and nothing else."""
     rest = {"name": "a", "kind": "recording", "iteration": "step", "overhead": None,
             "environment": {}, "facts": {"states": True, "lost": 0}}  # fmt: skip
@@ -260,6 +260,14 @@ def test_a_baseline_of_version_1_is_read(tmp_path: Path) -> None:
         odd = [{"iterations": [1], "series": [[["count", words], [1]]]}]
         with pytest.raises(TraceError, match="no baseline"):
             read_baseline(stored(tmp_path, "odd", odd, version=1))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_baselines_do_not_tell_kernels_from_copies(tmp_path: Path, version: int) -> None:
+    of_gpu = [["wall", "GPU", "train", "", "gpu"], [5]]
+    runs = [{"iterations": [1], "series": [[WHOLE, [9]], of_gpu]}]
+    with pytest.raises(TraceError, match="no baseline"):
+        read_baseline(stored(tmp_path, "old", runs, version=version))
 
 
 @pytest.mark.filterwarnings("error")

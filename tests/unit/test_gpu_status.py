@@ -91,7 +91,10 @@ def test_statuses_devices_and_streams(tmp_path: Path, shim: ShimBuilder) -> None
 def test_numbers_that_no_column_holds_are_not_known(tmp_path: Path, shim: ShimBuilder) -> None:
     big, bigger = 2**32 - 1, 2**64 - 1
     shim.status(ts_ns=bigger, api=big, driver=2**31, code=big)
-    shim.device(0, "GPU", memory_bytes=bigger, multiprocessors=big)
+    shim.device(
+        0, "GPU", memory_bytes=bigger, multiprocessors=big, memory_clock_khz=big,
+        memory_bus_bits=big,
+    )  # fmt: skip
     shim.device(2**31, "GPU", uuid=bytes([1] * 16))
     shim.named(1, 7, "stream", device=big)
     shim.lost(1, bigger, ts_ns=bigger)
@@ -99,8 +102,8 @@ def test_numbers_that_no_column_holds_are_not_known(tmp_path: Path, shim: ShimBu
     path, _ = saved(kernel_half(tmp_path / "spool"), shim)
     numbers = "SELECT ts_ns, code, api_version, driver_version FROM gpu_status"
     assert rows(path, numbers) == [(None, None, None, None)]
-    sizes = "SELECT device_id, memory_bytes, multiprocessors FROM gpu_device"
-    assert rows(path, sizes) == [(0, None, None)]
+    sizes = "SELECT device_id, memory_bytes, multiprocessors, memory_bandwidth FROM gpu_device"
+    assert rows(path, sizes) == [(0, None, None, None)]
     assert rows(path, "SELECT device_id, name FROM gpu_stream") == [(None, "stream")]
     assert rows(path, "SELECT device_id FROM gpu_activity") == [(None,)]
 

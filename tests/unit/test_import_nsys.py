@@ -103,6 +103,7 @@ class TestRealExport:
             (
                 "DESKTOP-KBEMEQS", 0, "NVIDIA GeForce RTX 3080",
                 "554a6988-03dd-6206-3dd1-f43fb60a3ed0", 10_736_893_952, 68, "8.6",
+                1_710_000_000, 760_080_000_000,
             )
         ]  # fmt: skip
         assert trace.rows("FROM clock") == [(0, 1_776_781_226_557_295_056, None)]
@@ -300,7 +301,8 @@ class TestDevices:
         for gpu_id, name in ((0, "H100"), (1, "H200")):
             builder.row(
                 "TARGET_INFO_GPU", id=gpu_id, name=name, uuid=f"uuid-{gpu_id}", totalMemory=80,
-                smCount=132, computeMajor=9, computeMinor=0, cuDevice=gpu_id,
+                smCount=132, computeMajor=9, computeMinor=0, cuDevice=gpu_id, clockRate=2 * 10**9,
+                memoryBandwidth=(3 + gpu_id) * 10**12,
             )  # fmt: skip
         builder.row("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=0, pid=1)
         builder.row("TARGET_INFO_CUDA_DEVICE", gpuId=1, cudaId=0, pid=2)
@@ -308,9 +310,10 @@ class TestDevices:
         builder.kernel(1, 2)
         builder.kernel(1, 2, device=3)
         assert imported(builder.write()).rows("FROM gpu_device ORDER BY device_id") == [
-            ("trainer", 0, None, None, 80, 132, "9.0"),  # two GPUs go by this number
-            ("trainer", 1, "H200", "uuid-1", 80, 132, "9.0"),
-            ("trainer", 3, None, None, None, None, None),
+            # Two GPUs go by this number.
+            ("trainer", 0, None, None, 80, 132, "9.0", 2 * 10**9, None),
+            ("trainer", 1, "H200", "uuid-1", 80, 132, "9.0", 2 * 10**9, 4 * 10**12),
+            ("trainer", 3, *[None] * 7),
         ]
 
 

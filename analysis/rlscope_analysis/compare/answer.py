@@ -236,6 +236,10 @@ def _opening(found: Comparison) -> Iterable[Note]:
     of = found.machines
     if of.factor != 1:
         yield note("normalised", factor=of.factor, error=of.error, cpus=of.cpus, speeds=of.speeds)
+    gpus = found.gpus
+    if gpus.factor != 1:
+        yield note("gpus_normalised", factor=gpus.factor, error=gpus.error, gpus=gpus.names,
+                   bounds=gpus.bounds)  # fmt: skip
 
 
 def _seen_in_fastest(found: Comparison) -> Change | None:
@@ -267,7 +271,7 @@ def _not_compared(found: Comparison) -> Iterable[Note]:
         yield note("no_cpu_time")
     if found.machines.refused:
         yield note("not_normalised", why=found.machines.refused)
-    if any(fact == "GPUs" for fact, *_ in found.environment):
+    if found.gpus.factor == 1 and any(fact == "GPUs" for fact, *_ in found.environment):
         yield note("gpus_differ")
     if not found.is_corrected and found.kind == RECORDING:
         yield note("not_corrected")
@@ -302,6 +306,15 @@ def _normalised(found: Comparison) -> dict[str, Any] | None:
             "single_core_mb_s": list(of.speeds)}  # fmt: skip
 
 
+def _gpus_normalised(found: Comparison) -> dict[str, Any] | None:
+    """Return the factor of the times of BASE's GPU; None: they are as measured."""
+    of = found.gpus
+    if of.factor == 1:
+        return None
+    return {"gpu_factor": of.factor, "error": of.error, "grade": "C", "gpus": list(of.names),
+            "by_memory": of.bounds[0], "by_computing": of.bounds[1]}  # fmt: skip
+
+
 def _facts(found: Comparison) -> dict[str, Any]:
     units = found.units
     records = [
@@ -320,6 +333,7 @@ def _facts(found: Comparison) -> dict[str, Any]:
         "iteration": found.iteration,
         "is_corrected": found.is_corrected,
         "normalised": _normalised(found),
+        "gpus_normalised": _gpus_normalised(found),
         "duration": {**_reported(found.duration), "change_ns": found.duration.change},
         "own_duration": {**_reported(found.own), "change_ns": found.own.change},
         "cpu": found.cpu and {**_reported(found.cpu), "change_ns": found.cpu.change},

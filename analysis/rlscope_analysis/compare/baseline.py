@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscope_analysis.compare.baseline_words import key_of_words
+from rlscope_analysis.compare.baseline_words import key_before_kinds, key_of_words
+from rlscope_analysis.compare.gpu_speed import GPU_SPEED, known_gpu_speed
 from rlscope_analysis.compare.normalise import PROBES, known_probes
 from rlscope_analysis.compare.run import (
     COUNT,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.compare.run import Key
 
-FORMAT, VERSION = "rlscope-trace baseline", 2
+FORMAT, VERSION = "rlscope-trace baseline", 3
 _KEPT = (WALL, CPU, PROCESS, COUNT, GPU_BUSY)
 # The first iteration is left out of most comparisons, so it is a block of its own.
 _BLOCKS = 16
@@ -43,7 +44,11 @@ _MOST_FACTS = 1000
 # What recording cost, as a part of a time: a thousand times the time itself is none.
 _MOST_PARTS = 1000
 # By version: what makes a key of the words of a series.
-_KEYS: dict[int, Callable[[Key], Key]] = {1: key_of_words, VERSION: lambda key: key}
+_KEYS: dict[int, Callable[[Key], Key]] = {
+    1: lambda key: key_before_kinds(key_of_words(key)),
+    2: key_before_kinds,
+    VERSION: lambda key: key,
+}
 _HINT = "write it anew: rlscope-trace gate --save FILE TRACES"
 
 
@@ -163,7 +168,10 @@ def _facts(found: dict[str, Any]) -> dict[str, Any]:
     states, lost = found.get("states"), found.get("lost")
     if not isinstance(states, bool | int | None) or not isinstance(lost, int | None):
         raise ValueError("no facts")
-    return {"states": states, "lost": lost, PROBES: known_probes(found.get(PROBES))}
+    return {
+        "states": states, "lost": lost, PROBES: known_probes(found.get(PROBES)),
+        GPU_SPEED: known_gpu_speed(found.get(GPU_SPEED)),
+    }  # fmt: skip
 
 
 def _numbers(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:  # noqa: ANN401 - of JSON

@@ -1,13 +1,14 @@
-"""Counts in baseline files of version 1: their keys are words for people, of which codes are made.
+"""Keys in baseline files of earlier versions.
 
-These words stay as they are, whatever is said of counts today.
+Of version 1 counts are words for people, of which codes are made: they stay as they are, whatever
+is said of counts today. Before version 3 it was not told what a GPU does.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.compare.run import COUNT
+from rlscope_analysis.compare.run import COUNT, GPU, WALL
 
 if TYPE_CHECKING:
     from rlscope_analysis.compare.run import Key
@@ -32,3 +33,10 @@ def key_of_words(key: Key) -> Key:
         return COUNT, _CODES[words], ""
     place, _, name = words.partition(": ")
     return COUNT, _OF_OPERATIONS[place], name
+
+
+def key_before_kinds(key: Key) -> Key:
+    """Return the key. Raises ValueError where later versions have several in its place."""
+    if key[:2] == (WALL, GPU):
+        raise ValueError("of kernels and copies together")
+    return key

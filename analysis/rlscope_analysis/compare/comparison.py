@@ -15,10 +15,11 @@ from rlscope_analysis.compare.changes import (
     seen_changes,
 )  # fmt: skip
 from rlscope_analysis.compare.environment import environment_differences
+from rlscope_analysis.compare.gpu_speed import Gpus, gpus_of
 from rlscope_analysis.compare.normalise import Machines, machines_of
 from rlscope_analysis.compare.program import Counted, counts_of
 from rlscope_analysis.compare.run import COUNT, CPU, STEPS, WALL
-from rlscope_analysis.compare.side import Side
+from rlscope_analysis.compare.side import Scale, Side
 from rlscope_analysis.compare.spread import (
     NOTHING,
     Difference,
@@ -71,6 +72,7 @@ class Comparison:
     iterations: tuple[int, int]
     """The fewest iterations that a run of each side has."""
     machines: Machines
+    gpus: Gpus
     has_layers: bool = True
     sides: tuple[Side, Side] = field(default=None, repr=False)  # type: ignore[assignment]
 
@@ -100,9 +102,14 @@ def compare(base: Sequence[Run], new: Sequence[Run]) -> Comparison:
     """Compare runs of two sides. Raises TraceError where their kinds or iterations differ."""
     _check(base, new)
     is_corrected = all(run.overhead is not None for run in (*base, *new))
-    machines = machines_of(base, new)
+    machines, gpus = machines_of(base, new), gpus_of(base, new)
     sides = (
-        Side(base, is_corrected=is_corrected, factor=machines.factor, error=machines.error),
+        Side(
+            base,
+            is_corrected=is_corrected,
+            cpu=Scale(machines.factor, machines.error),
+            gpu=Scale(gpus.factor, gpus.error),
+        ),
         Side(new, is_corrected=is_corrected),
     )
     lengths = tuple(min(run.length for run in side.runs) for side in sides)
@@ -124,6 +131,7 @@ def compare(base: Sequence[Run], new: Sequence[Run]) -> Comparison:
         changes=changes, seen=seen_changes(*sides, units, duration), counts=counts,
         environment=environment_differences(base, new), base=sides[0].runs, new=sides[1].runs,
         iterations=(lengths[0], lengths[1]), sides=sides, machines=machines,
+        gpus=gpus,
     )  # fmt: skip
     return replace(found, verdict=_verdict(found))
 
@@ -180,11 +188,14 @@ def _verdict(found: Comparison) -> str:
     sure = [change for change in found.changes if change.is_sure]
     if sure:
         return WORSE if _direction(sure) > 0 else BETTER
-    if found.machines.factor == 1 and is_identical(*found.sides, found.units):
+    as_measured = found.machines.factor == found.gpus.factor == 1
+    if as_measured and is_identical(*found.sides, found.units):
         return SAME
     if found.units.kind == NOTHING:
         return UNKNOWN
-    known = [d for d in (found.own, found.cpu) if d is not None and d.base]
+    # CPU time says nothing of kernels that are scaled.
+    cpu = found.cpu if found.gpus.factor == 1 else None
+    known = [d for d in (found.own, cpu) if d is not None and d.base]
     return SAME if any(_is_narrow(d) for d in known) else UNKNOWN
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from rlscope_analysis.compare.cpu_time import add_cpu_time
 from rlscope_analysis.compare.environment import environment_of
+from rlscope_analysis.compare.gpu_speed import GPU_SPEED, GPU_SPEED_SQL, gpu_speed_of
 from rlscope_analysis.compare.normalise import PROBES, probes_of
 from rlscope_analysis.compare.run import (
     COUNT,
@@ -104,8 +105,11 @@ def read_run(trace: Trace, *, name: str, per: str | None = None) -> Run:
         series=series.found,
         overhead=dict(_asked(trace, "overhead")) or None,
         environment=environment_of(meta) | ({"GPUs": ", ".join(gpus)} if gpus else {}),
-        facts={"states": has_states, "lost": lost, PROBES: probes_of(meta)},
-    )
+        facts={
+            "states": has_states, "lost": lost, PROBES: probes_of(meta),
+            GPU_SPEED: gpu_speed_of(_rows(trace, GPU_SPEED_SQL)),
+        },
+    )  # fmt: skip
 
 
 def _kind(loader: str | None, codes: Iterable[str]) -> str:

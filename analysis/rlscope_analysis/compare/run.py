@@ -17,7 +17,7 @@ Key = tuple[str, ...]
 """What a series is of; the first word is one of those below, the others are its labels."""
 
 WALL = "wall"
-"""Time of the critical path: place, operation, layer, cause."""
+"""Time of the critical path: place, operation, layer (of a GPU: what it does), cause."""
 CPU = "cpu"
 """CPU time: place, operation, layer."""
 PROCESS = "process"
@@ -62,7 +62,8 @@ class Run:
     """Which part of the CPU time of an operation recording cost; None: not measured."""
     environment: Mapping[str, str]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """states: whether thread states were recorded; lost: how many records were lost."""
+    """states: whether thread states were recorded; lost: how many records were lost; probes and
+    gpu_speed: how fast the machine is."""
 
     @property
     def length(self) -> int:

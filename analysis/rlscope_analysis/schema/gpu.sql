@@ -7,7 +7,8 @@ COMMENT ON COLUMN string.value IS 'The name';
 
 CREATE TABLE gpu_device (
   host VARCHAR, device_id INTEGER, name VARCHAR, uuid VARCHAR,
-  memory_bytes BIGINT, multiprocessors INTEGER, compute_capability VARCHAR
+  memory_bytes BIGINT, multiprocessors INTEGER, compute_capability VARCHAR,
+  clock_hz BIGINT, memory_bandwidth BIGINT
 );
 COMMENT ON TABLE gpu_device IS 'The GPUs that the traced processes could use';
 COMMENT ON COLUMN gpu_device.host IS 'The machine it is in; NULL: not known';
@@ -17,6 +18,8 @@ COMMENT ON COLUMN gpu_device.uuid IS 'Identity of the device or of its MIG insta
 COMMENT ON COLUMN gpu_device.memory_bytes IS 'Size of its memory; NULL: not known';
 COMMENT ON COLUMN gpu_device.multiprocessors IS 'Streaming multiprocessors or compute units; NULL: not known';
 COMMENT ON COLUMN gpu_device.compute_capability IS 'For example 9.0; NULL: not known';
+COMMENT ON COLUMN gpu_device.clock_hz IS 'The highest clock of its multiprocessors, in cycles a second; NULL: not known';
+COMMENT ON COLUMN gpu_device.memory_bandwidth IS 'The most that its memory can move, in bytes a second; NULL: not known';
 
 CREATE TABLE cuda_call_coded (
   thread_id INTEGER, start_ns BIGINT, end_ns BIGINT,

@@ -101,6 +101,9 @@ py::list Devices(const ShimScan& scan) {
     row["uuid"] = has_uuid ? py::object(py::str(UuidText(record))) : py::none();
     row["memory_bytes"] = record.memory_bytes;
     row["multiprocessors"] = record.multiprocessors;
+    row["clock_khz"] = record.clock_khz;
+    row["memory_clock_khz"] = record.memory_clock_khz;
+    row["memory_bus_bits"] = record.memory_bus_bits;
     row["major"] = record.major;
     row["minor"] = record.minor;
     rows.append(row);

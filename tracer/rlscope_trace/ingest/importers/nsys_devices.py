@@ -8,7 +8,10 @@ DeviceKey = tuple[str | None, int]
 """Host, and the number of the device there as the program counts."""
 Facts = dict[str, Any]
 
-_FACTS = ("name", "uuid", "memory_bytes", "multiprocessors", "compute_capability")
+_FACTS = (
+    "name", "uuid", "memory_bytes", "multiprocessors", "compute_capability", "clock_hz",
+    "memory_bandwidth",
+)  # fmt: skip
 
 
 def read_devices(file: NsysFile, host: str | None) -> dict[DeviceKey, Facts]:
@@ -45,7 +48,7 @@ def _gpus(file: NsysFile) -> dict[int, Facts]:
     rows = file.rows(
         "TARGET_INFO_GPU",
         id=int, cuDevice=int, name=str, uuid=str, totalMemory=int, smCount=int,
-        computeMajor=int, computeMinor=int,
+        computeMajor=int, computeMinor=int, clockRate=int, memoryBandwidth=int,
     )  # fmt: skip
     return {
         gpu_id: {
@@ -56,8 +59,10 @@ def _gpus(file: NsysFile) -> dict[int, Facts]:
             "memory_bytes": memory,
             "multiprocessors": processors,
             "compute_capability": None if major is None else f"{major}.{minor or 0}",
+            "clock_hz": clock or None,
+            "memory_bandwidth": width or None,
         }
-        for gpu_id, cuda_device, name, uuid, memory, processors, major, minor in rows
+        for gpu_id, cuda_device, name, uuid, memory, processors, major, minor, clock, width in rows
         if gpu_id is not None
     }
 

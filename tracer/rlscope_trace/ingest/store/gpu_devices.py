@@ -63,6 +63,9 @@ class GpuDevices:
                 int64(device["memory_bytes"]) or None,
                 int32(device["multiprocessors"]) or None,
                 capability,
+                device["clock_khz"] * 1000 or None,
+                # Memory moves data twice a cycle.
+                int64(device["memory_clock_khz"] * 2000 * (device["memory_bus_bits"] // 8)) or None,
             )
 
     def number(self, source: int, ordinal: int) -> int | None:
