@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -18,7 +18,7 @@ from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.findings import add_findings, remove_findings
 from rlscope_analysis.kept_views import KeptViews
-from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, TRAINING
+from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, PATH, TRAINING
 from rlscope_analysis.relations import show, show_whole
 from rlscope_analysis.schema import DERIVED_TABLES
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
@@ -42,10 +42,13 @@ _MENTIONED = re.compile(rf"\b({'|'.join(ON_DEMAND)})\b", re.IGNORECASE)
 
 
 class _Making:
-    """What is worked out at a time is worked out once, whoever asks: a lock for each part of it."""
+    """What is worked out once, when it is asked for: a lock for each part, and what is there."""
 
     def __init__(self) -> None:
         self.path, self.findings, self.training = RLock(), RLock(), RLock()
+        # Each part is added at once, with a lock of its own.
+        self.made: set[str] = set()
+        self.answers: dict[str, list[tuple[Any, ...]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,14 @@ class Trace:
             raise TraceError(f"{query!r} is no query: it has no result", hint="SELECT ...")
         return relation
 
+    def once(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query about what the file holds, which is run the first time only."""
+        answers = self._making.answers
+        if query not in answers:
+            with self._telling("the trace cannot be read"):
+                answers[query] = self.connection.execute(query).fetchall()
+        return answers[query]
+
     def segments(self) -> duckdb.DuckDBPyRelation:
         """Return what every thread did, piece by piece in order: docs/flow.md has the columns.
 
@@ -110,9 +121,11 @@ class Trace:
         from rlscope_analysis.training.relations import remove_training
 
         with self._making.path, self._telling("the critical path cannot be worked out"):
+            self._making.made.clear()
             remove_findings(self.connection)
             remove_training(self.connection)
             add_critical_path(self, per=per)
+            self._making.made.update(PATH)
             return self.connection.sql("FROM critical_path")
 
     def provide(self, query: str) -> None:
@@ -120,31 +133,29 @@ class Trace:
 
         TraceError where that cannot be.
         """
-        mentioned = self._mentioned(query)
+        making, mentioned = self._making, self._lacks(query)
         if not mentioned:
             return
         with self._telling("the critical path cannot be worked out"):
-            with self._making.path:
-                if not self._has("critical_path_coded"):
+            with making.path:
+                if making.made.isdisjoint(PATH):
                     self.critical_path()
             if not mentioned.isdisjoint(FINDINGS):
-                with self._making.findings:
-                    if not self._has("limit_time"):
+                with making.findings:
+                    if making.made.isdisjoint(FINDINGS):
                         add_findings(self.connection)
+                        making.made.update(FINDINGS)
             if not mentioned.isdisjoint(TRAINING):
                 from rlscope_analysis.training.relations import add_training
 
-                with self._making.training:
-                    if not self._has("training_process"):
+                with making.training:
+                    if making.made.isdisjoint(TRAINING):
                         add_training(self)
+                        making.made.update(TRAINING)
 
-    def _has(self, table: str) -> bool:
-        is_there = "SELECT 1 FROM duckdb_tables() WHERE table_name = $1"
-        return bool(self.connection.execute(is_there, [table]).fetchall())
-
-    def _mentioned(self, query: str) -> set[str]:
-        """Return which of their names it is, or reads."""
-        found = {name.lower() for name in _MENTIONED.findall(query)}
+    def _lacks(self, query: str) -> set[str]:
+        """Return which of their names it is, or reads, and which are not there yet."""
+        found = {name.lower() for name in _MENTIONED.findall(query)} - self._making.made
         if not found or query.lower() in found:
             return found
         try:

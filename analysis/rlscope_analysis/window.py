@@ -258,8 +258,9 @@ def origin_ns(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def _has_window(connection: duckdb.DuckDBPyConnection) -> bool:
+    # What it is cut out of stands there with it, and there are few schemas to look at.
     asked = (
-        "SELECT 1 FROM duckdb_views()"
-        " WHERE view_name = '_window' AND database_name = current_database()"
+        "SELECT 1 FROM duckdb_schemas()"
+        f" WHERE schema_name = '{WHOLE}' AND database_name = current_database()"
     )
     return bool(connection.execute(asked).fetchall())

@@ -135,12 +135,12 @@ def cost_gap(trace: Trace) -> Note | None:
 def _not_measured(trace: Trace, report: Report) -> dict[str, int]:
     """Return for how many processes each kind that matters was not measured, if for any."""
     kinds = report.needs + report.assumes
-    ((processes,),) = run_query(trace, "SELECT count(*) FROM process").rows
+    ((processes,),) = trace.once("SELECT count(*) FROM process")
     if not kinds or not processes:
         return {}
     known = dict.fromkeys(kinds, (0, processes))
     query = "SELECT kind, count(*) FILTER (WHERE measured), count(*) FROM _measured GROUP BY kind"
-    known |= {kind: (yes, of) for kind, yes, of in run_query(trace, query).rows if kind in known}
+    known |= {kind: (yes, of) for kind, yes, of in trace.once(query) if kind in known}
     if report.needs and not any(known[kind][0] for kind in report.needs):
         first_ns = origin_ns(trace.connection)
         reported = "SELECT kind, measured, facts FROM _covered WHERE facts IS NOT NULL"

@@ -77,6 +77,9 @@ def report(  # noqa: PLR0913 - one parameter per option
 
 
 def _readers() -> tuple[Callable[..., "Page"], Callable[..., str]]:
+    # DuckDB loads it with the first result that it hands over in arrays.
+    import numpy.ma  # noqa: F401
+
     from rlscope_analysis.page.read import read_page
     from rlscope_analysis.renderers.html import render
 
