@@ -91,7 +91,7 @@ class Trace:
         return relation
 
     def once(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query about what the file holds, which is run the first time only."""
+        """Return the rows of a query about what the file holds, run the first time only."""
         answers = self._making.answers
         if query not in answers:
             with self._telling("the trace cannot be read"):
