@@ -261,6 +261,6 @@ def _has_window(connection: duckdb.DuckDBPyConnection) -> bool:
     # What it is cut out of stands there with it, and there are few schemas to look at.
     asked = (
         "SELECT 1 FROM duckdb_schemas()"
-        f" WHERE schema_name = '{WHOLE}' AND database_name = current_database()"
+        " WHERE schema_name = ? AND database_name = current_database()"
     )
-    return bool(connection.execute(asked).fetchall())
+    return bool(connection.execute(asked, [WHOLE]).fetchall())
