@@ -30,8 +30,8 @@ _CACHE = (
 _REQUIREMENTS = REPOSITORY / "scripts/release_lib/requirements.txt"
 
 
-def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) -> int:
-    """Make dist/, or add to it the wheels of another machine; returns the exit code.
+def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) -> None:
+    """Make dist/, or add to it the wheels of another machine.
 
     wanted: the versions of Python asked for; those not found are named.
     """
@@ -55,7 +55,6 @@ def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) ->
     if absent:
         say(f"no wheel for {', '.join(absent)}: no such CPython with its headers was found")
     say(f"dist/ took {time.monotonic() - begun:.0f} s")
-    return 0
 
 
 def reproduce(version: str) -> int:

@@ -10,6 +10,7 @@ from release_lib import pythons, roots
 from release_lib.running import REPOSITORY, ReleaseError
 
 HERE = "x86_64"
+NAMES = (HERE, "aarch64")
 _COMPILER = "aarch64-linux-gnu-g++"
 # What the recorder is made of, as docs/release.md lists it for this machine.
 _LIBRARIES = ("libbpf-dev", "libelf-dev", "zlib1g-dev", "rapidjson-dev")

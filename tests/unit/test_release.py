@@ -125,11 +125,33 @@ def test_a_package_is_asked_for_only_where_something_of_it_travels(
         parts.travelling(list(BUILT), tools, root)
 
 
-def test_a_build_for_another_machine_takes_nothing_of_this_one(tmp_path: Path) -> None:
+def test_a_build_for_another_machine_takes_nothing_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from release_lib import pythons
     from release_lib.machines import HERE, Machine
 
-    assert Machine(HERE).environment("3.11") == {}
-    there = Machine("aarch64", tmp_path).environment("3.11")
+    debians = tmp_path / "include/python3.11"
+    of_machine = tmp_path / "include/x86_64-linux-gnu/python3.11/pyconfig.h"
+    for folder, text in (
+        (debians, "#  include <x86_64-linux-gnu/python3.11/pyconfig.h>\n"),
+        (of_machine.parent, "#define SIZEOF_LONG 8\n#define HAVE_GCC_ASM_FOR_X87 1\n"),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "pyconfig.h").write_text(text)
+    (debians / "Python.h").write_text("")
+    monkeypatch.setattr(pythons, "WORK", tmp_path / "work")
+    monkeypatch.setattr(pythons, "output_of", lambda *_words: str(debians))
+    python = tmp_path / "python3.11"
+    assert Machine(HERE).environment("3.11", python) == {}
+    there = Machine("aarch64", tmp_path).environment("3.11", python)
+    headers = tmp_path / "work/headers/python3.11"
+    assert there["RLSCOPE_PYTHON_HEADERS"] == str(headers)
+    assert sorted(path.name for path in headers.iterdir()) == ["Python.h", "pyconfig.h"]
+    assert (headers / "pyconfig.h").read_text() == (
+        "#define SIZEOF_LONG 8\n#define HAVE_GCC_ASM_FOR_X87 1\n"
+        "#undef HAVE_GCC_ASM_FOR_X64\n#undef HAVE_GCC_ASM_FOR_X87\n"
+    )
     assert there["SETUPTOOLS_EXT_SUFFIX"] == ".cpython-311-aarch64-linux-gnu.so"
     assert (REPOSITORY / "scripts/release_lib/aarch64.cmake").samefile(
         there["CMAKE_TOOLCHAIN_FILE"]
