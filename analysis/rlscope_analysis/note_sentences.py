@@ -16,6 +16,7 @@ from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet_sentences import FLEET
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
+from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
 from rlscope_analysis.sentences import (
     coverage_sentence,
     facts_of,
@@ -170,9 +171,22 @@ _FEW = 5
 _LEAST_SPIN = 0.1
 
 
+def _steps(n: Named) -> str:
+    if n.steps_per_s is None:
+        return ""
+    words = f"; {n.steps_per_s:,.0f} environment steps/s"
+    if n.evaluation_steps_per_s:
+        words += f" and {n.evaluation_steps_per_s:,.0f} in evaluation"
+    return words
+
+
 def _pace(n: Named) -> str:
     if n.source == "whole":
-        return "No iterations were found: no phases, no ranges called so (--per NAME takes any)."
+        names = ", ".join(ITERATION_NAMES[:-1]) + f" or {ITERATION_NAMES[-1]}"
+        return (
+            f"No iterations were found: no updates, no range called {names} (--per takes any)"
+            f"{_steps(n)}."
+        )
     found = {"phases": "updates", "range": f"range {_short(n.name or '', 30)}"}
     rest = ", without the first" if n.first_ns is not None else ""
     words = (
@@ -184,10 +198,7 @@ def _pace(n: Named) -> str:
         words += f", {longest_words(n.iterations)} {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
         words += f"; the first took {n.first_ns / 1e6:,.1f} ms"
-    if n.steps_per_s is not None:
-        words += f"; {n.steps_per_s:,.0f} environment steps/s"
-        if n.evaluation_steps_per_s:
-            words += f" and {n.evaluation_steps_per_s:,.0f} in evaluation"
+    words += _steps(n)
     if n.cpu_share is not None:
         words += f"; {n.who} uses {n.cpu_share:.2f} CPUs"
         if (n.spin_share or 0) >= _LEAST_SPIN * n.cpu_share:

@@ -804,6 +804,22 @@ class TestIterations:
             builder.thread(process, states=[run(ran), sleep(200 - ran)])
         assert [row[0] for row in ask(builder, self.ROWS)] == [2]
 
+    @pytest.mark.parametrize(
+        ("wait", "works", "leads"),
+        [("poll", (100, 80), 1), ("process", (100, 80), 2), ("poll", (100, 40), 2)],
+    )
+    def test_who_waits_for_messages_of_several_that_work_leads_them(
+        self, builder: TraceBuilder, wait: str, works: tuple[int, int], leads: int
+    ) -> None:
+        """A shell waits for its children to end, and of two one may be a helper."""
+        main = builder.process(pid=1, end_ns=200)
+        builder.thread(main, states=[run(3), sleep(190), woken(1, by=2), run(6)])
+        builder.wait(1, 3, 193, wait)
+        for at, work in enumerate(works):
+            child = builder.process(pid=2 + at, parent=main, end_ns=200)
+            builder.thread(child, states=[run(work, cpu=1 + at), sleep(200 - work)])
+        assert [row[0] for row in ask(builder, self.ROWS)] == [leads]
+
     def test_a_damaged_trace_with_a_circle_of_parents_has_an_answer(
         self, builder: TraceBuilder
     ) -> None:

@@ -647,6 +647,32 @@ def test_workers_that_take_turns_are_idle(builder: TraceBuilder) -> None:
         )
 
 
+def test_a_straggler_by_turns_does_not_keep_the_others_waiting_for_theirs(
+    builder: TraceBuilder,
+) -> None:
+    """In each of three rounds another one of three works for 300, the others for 60."""
+    main = builder.process(pid=1)
+    rounds = [
+        part for slow in (2, 3, 4) for part in (run(10), sleep(300), woken(1, by=slow), run(9))
+    ]
+    builder.thread(main, states=rounds)
+    for number in range(3):
+        states = []
+        for at in range(3):
+            work = 300 if at == number else 60
+            states += [sleep(5), woken(5, by=1), run(work, cpu=1 + number), sleep(310 - work)]
+        thread = builder.thread(builder.process(pid=2 + number, parent=main), states=states)
+        builder.operation(thread, 10, 950, "simulation", source="auto")
+    for start in (10, 330, 650):
+        builder.wait(1, start, start + 300, "pipe")
+    builder.operation(1, 0, 960, "update")
+    builder.operation(1, 5, 955, "simulation", source="auto")
+    reported = codes(builder)
+    assert "idle_workers" not in reported
+    # With equal work each would take 420 of the 900.
+    assert reported["straggler"] == pytest.approx(480, abs=5)
+
+
 def stepping(
     builder: TraceBuilder, *, gap: int, kernel: int, sync_each: bool, launches: int = 40
 ) -> None:

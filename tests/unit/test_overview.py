@@ -315,13 +315,44 @@ def test_why_a_busy_process_has_no_phase(
     assert expected in said
 
 
+@pytest.mark.parametrize(
+    ("name", "command", "expected"),
+    [
+        ("python", "/usr/bin/python3.11 -u serve.py --port 1", "serve.py"),
+        ("python3", "python3 -m torch.run x.py", "torch.run"),
+        ("python", "python -c 'import x; x.main()'", "python"),
+        ("python", "python -X importtime serve.py", "python"),
+        ("python", "python '/a b/serve.py'", "python"),
+        ("python", None, "python"),
+        ("tee", "tee python serve.py", "tee"),
+    ],
+)
+def test_another_process_is_called_as_what_python_runs_in_it(
+    builder: TraceBuilder, name: str, command: str | None, expected: str
+) -> None:
+    main = builder.process(pid=1, command="python train.py")
+    builder.thread(main, states=[run(90)])
+    other = builder.process(pid=2, parent=main, name=name, command=command)
+    builder.thread(other, states=[run(50, cpu=1), sleep(40)])
+    with rlscope_analysis.open(builder.write()) as trace:
+        (_, row) = trace.sql("SELECT name FROM training_process ORDER BY process_id").fetchall()
+    assert row == (expected,)
+
+
 class TestWhatCannotBeSaid:
     """Traces that lack something get an answer nevertheless."""
 
     def test_without_iterations(self, builder: TraceBuilder) -> None:
         builder.thread(builder.process(pid=1), states=[run(7 * MS), sleep(3 * MS)])
         lines = shown(builder)
-        assert lines[3].startswith("No iterations were found")
+        assert lines[3].startswith("No iterations were found: no updates, no range called")
+
+    def test_steps_without_iterations(self, builder: TraceBuilder) -> None:
+        thread = builder.thread(builder.process(pid=1), states=[run(10 * MS)])
+        for start in range(0, 10 * MS, MS):
+            end = start + MS // 2
+            builder.operation(thread, start, end, "simulation", source="auto", steps=1)
+        assert "(--per takes any); 1,000 environment steps/s." in " ".join(shown(builder))
 
     def test_without_a_thread(self, builder: TraceBuilder) -> None:
         assert "The trace holds no thread." in shown(builder)

@@ -64,8 +64,9 @@ ORDER BY o.start_ns
 """  # noqa: S608 - a number of our own
 # Of the process that ran longest, or of the first above it that ran a tenth as long, the thread
 # that leads it, over all of its life: one that loads data works for the one that asks for it, and a
-# shell only starts others. A program that we launched waits at a pipe until the recorder is there:
-# that is not its own time.
+# shell only starts others. Where several of its children run as long, one that mostly waits for
+# messages leads them, however little it runs. A program that we launched waits at a pipe until the
+# recorder is there: that is not its own time.
 _WHOLE_SQL = """
 WITH RECURSIVE released AS (
   SELECT t.thread_id, min(w.end_ns) AS ts_ns
@@ -82,6 +83,18 @@ WITH RECURSIVE released AS (
   SELECT t.process_id, coalesce(sum(r.time_ns), 0) AS time_ns
   FROM thread AS t LEFT JOIN ran AS r ON r.thread_id = t.thread_id
   GROUP BY t.process_id
+), crowd AS (
+  SELECT p.parent_process_id AS process_id
+  FROM used AS u JOIN process AS p ON p.process_id = u.process_id
+  WHERE u.time_ns > 0 AND u.time_ns >= 0.5 * (SELECT max(time_ns) FROM used)
+  GROUP BY p.parent_process_id HAVING count(*) > 1
+), caller AS (
+  SELECT DISTINCT t.process_id
+  FROM thread AS t
+  JOIN crowd AS c ON c.process_id = t.process_id
+  JOIN wait_coded AS w ON w.thread_id = t.thread_id AND w.kind IN ('pipe', 'socket', 'poll')
+  GROUP BY t.process_id, t.thread_id, t.start_ns, t.end_ns
+  HAVING sum(w.end_ns - w.start_ns) > 0.5 * (t.end_ns - t.start_ns)
 ), above AS (
   SELECT * FROM (
     SELECT process_id, time_ns, time_ns AS most_ns, 0 AS height
@@ -95,7 +108,9 @@ WITH RECURSIVE released AS (
   -- A damaged trace may have a circle of parents.
   WHERE a.height < 8
 ), busy AS (
-  SELECT process_id FROM above WHERE height = 0 OR (most_ns > 0 AND time_ns >= 0.1 * most_ns)
+  SELECT process_id FROM above
+  WHERE height = 0 OR (most_ns > 0 AND time_ns >= 0.1 * most_ns)
+    OR (height = 1 AND process_id IN (FROM caller))
   ORDER BY height = 0, height LIMIT 1
 )
 SELECT t.thread_id, coalesce(r.ts_ns, t.start_ns), t.end_ns

@@ -79,8 +79,8 @@ WITH waited_for AS (
   WHERE s.start_ns < i.end_ns
   GROUP BY i.iteration_id, c.process_id
 ), at_once AS (
-  -- Of what could be done beside the worker with most work, the part that was: 1 where all begin at once,
-  -- 0 where each waits for its turn.
+  -- Of what could be done beside the worker with most work, the part that was: 0 where each waits for its turn,
+  -- 1 where all begin at once, and less where in an iteration now one is the slowest and now another.
   SELECT
     (sum(r.all_ns) - sum(h.time_ns)) / nullif(sum(r.all_ns) - sum(r.most_ns), 0) AS share
   FROM (
@@ -98,11 +98,11 @@ WITH waited_for AS (
     c.process_id,
     CASE
       WHEN o.straggled >= 0.25 THEN o.straggled
-      WHEN o.idled >= 0.25 AND coalesce(a.share, 1) >= 0.5 THEN o.idled
+      WHEN o.idled >= 0.25 AND coalesce(a.share, 1) >= 0.25 THEN o.idled
       ELSE 0
     END AS straggled,
     CASE
-      WHEN o.straggled < 0.25 AND o.idled >= 0.25 AND a.share < 0.5 THEN o.idled
+      WHEN o.straggled < 0.25 AND o.idled >= 0.25 AND a.share < 0.25 THEN o.idled
       ELSE 0
     END AS idled
   FROM crew AS c

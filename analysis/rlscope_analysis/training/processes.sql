@@ -41,7 +41,7 @@ WITH span AS (
 ), known AS (
   SELECT
     p.process_id, p.pid, l.thread_id,
-    CASE WHEN o.is_titled THEN p.title ELSE coalesce(p.python_name, p.name) END AS name,
+    CASE WHEN o.is_titled THEN p.title ELSE coalesce(p.python_name, s.script, p.name) END AS name,
     o.is_titled, w.end_ns - w.start_ns AS span_ns, w.lead_id,
     coalesce(m.simulates, false) AS simulates, coalesce(m.learns, false) AS learns,
     m.process_id IS NOT NULL AS is_marked,
@@ -51,6 +51,12 @@ WITH span AS (
   CROSS JOIN LATERAL (
     SELECT coalesce(p.title <> trim(p.command, ' ' || chr(9) || chr(10) || chr(13)), false) AS is_titled
   ) AS o
+  -- Of an interpreter what it runs, after options that take no value.
+  CROSS JOIN LATERAL (
+    SELECT CASE WHEN starts_with(p.name, 'python') THEN
+      nullif(parse_filename(regexp_extract(p.command, '^\S*python[0-9.]*(?: -[^cWX\s]\S*)* ([^-''"\s]\S*)', 1)), '')
+    END AS script
+  ) AS s
   JOIN span AS w
     ON coalesce(p.start_ns, w.start_ns) < w.end_ns AND coalesce(p.end_ns, w.end_ns) > w.start_ns
   LEFT JOIN _marked_process AS m ON m.process_id = p.process_id
@@ -85,7 +91,7 @@ ORDER BY n.is_lead DESC, n.role = 'other', n.running_ns DESC NULLS LAST, n.proce
 COMMENT ON TABLE training_process IS 'What each process did while the leading one iterated; queue, sleeps and waits are those of its leading thread. Of three iterations or more the first is left out';
 COMMENT ON COLUMN training_process.process_id IS 'The process';
 COMMENT ON COLUMN training_process.pid IS 'Its process id as seen from where the recorder ran; NULL: not known';
-COMMENT ON COLUMN training_process.name IS 'The title that it gave itself, else what multiprocessing calls it, else its name';
+COMMENT ON COLUMN training_process.name IS 'The title that it gave itself, else what multiprocessing calls it, else the script that Python runs, else its name';
 COMMENT ON COLUMN training_process.is_titled IS 'Whether it is a title';
 COMMENT ON COLUMN training_process.role IS 'learner (has updates), worker (has environments), main (leads, without updates), other';
 COMMENT ON COLUMN training_process.is_lead IS 'Whether the iterations are its own';
