@@ -138,6 +138,9 @@ def _verdict(n: Named) -> str:
     by = f", mostly {_short(n.by)}" if n.by else ""
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
     held = f"{whole} could be {share} shorter" if limit.is_gain else f"{share} of {whole}"
+    if n.half is not None:
+        kind = "native" if n.half["code"] == "native_code" else "Python"
+        held += f", {(n.share + n.half['share']) * 100:.0f} % with the {kind} code in it"
     sentence = f"{who} {limit.what}{by}: {held}."
     if n.only_cpu is not None:
         return f"{sentence} {_only_cpu(**n.only_cpu)}"

@@ -541,6 +541,26 @@ def test_who_is_one_of_several_is_named_as_that(builder: TraceBuilder) -> None:
         assert " (pid 10), like 2 others, " in sentence_of(verdict(overview(trace)))
 
 
+@pytest.mark.parametrize(("inner", "has_both"), [("pack (a.py:7)", True), ("other (a.py:9)", False)])
+def test_native_code_of_the_function_that_is_named_is_said(
+    builder: TraceBuilder, inner: str, has_both: bool
+) -> None:
+    """It runs Python code for 54 of 100, and native code for 36: called by the same, or not."""
+    turns = [state for _ in range(100) for state in (run(9), preempted(1))]
+    main = builder.thread(builder.process(pid=1), states=turns)
+    builder.coverage("cpu_sample")
+    builder.operation(main, 0, 1000, "iteration")
+    around = ("<module> (a.py:1)", "loop (a.py:3)")
+    for at in range(100):
+        is_python = at % 10 < 6
+        frames = (*around, "pack (a.py:5)" if is_python else inner)
+        builder.sample(main, at * 10, "python" if is_python else "backend", frames=frames)
+    with rlscope_analysis.open(builder.write()) as trace:
+        said = sentence_of(verdict(overview(trace)))
+    words = "mostly pack: 54 % of an iteration"
+    assert said.endswith(f"{words}, 90 % with the native code in it." if has_both else f"{words}.")
+
+
 def crew(builder: TraceBuilder, works: list[int]) -> None:
     """One step: the learner asks workers that work for so long, and waits until all answered."""
     main = builder.process(pid=1)

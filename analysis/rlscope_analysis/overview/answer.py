@@ -407,6 +407,7 @@ def verdict(reported: Overview) -> Note:
             "verdict", **reported_of,
             who=role_note(who[0]) if who else None, others=others, by=by, is_whole=is_whole,
             waiter=_waiter(reported, first), largest=_larger(reported, first), only_cpu=only_cpu,
+            half=_other_half(reported, found.get("other_half")),
         )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)
@@ -420,6 +421,12 @@ def _larger(reported: Overview, first: dict[str, Any]) -> dict[str, Any] | None:
         return None
     is_more = first["of_path"] and largest["share"] > first["share"]
     return largest if is_more else None
+
+
+def _other_half(reported: Overview, code: str | None) -> dict[str, Any] | None:
+    """Return what else the function takes that is named, under another heading."""
+    rows = [found for found in reported.findings if found["code"] == code and found["of_path"]]
+    return {"code": code, "share": rows[0]["share"]} if rows else None
 
 
 def _waiter(reported: Overview, found: dict[str, Any]) -> Note | None:

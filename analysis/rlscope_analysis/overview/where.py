@@ -32,11 +32,13 @@ FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
 # Whose cause is code that can be named: the innermost function that most of its samples are in.
 _BY_FUNCTION = frozenset({"python_overhead", "native_code", "worker_bound", "os_kernel"})
 _LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
-_FUNCTION_SQL = f"""
+# Code of one function counts for one where it is Python, and for the other where it calls native code.
+_HALVES = {"python_overhead": "native_code", "native_code": "python_overhead"}
+_SAMPLED_SQL = """
 WITH sampled AS (
   SELECT s.stack_id, count(*) AS n
   FROM cpu_sample_coded AS s
-  ASOF JOIN (FROM limit_piece WHERE code = '{{code}}') AS l
+  ASOF JOIN (FROM limit_piece WHERE code = '{code}') AS l
     ON l.thread_id = s.thread_id AND l.start_ns <= s.ts_ns
   WHERE s.ts_ns < l.end_ns AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
   GROUP BY ALL
@@ -48,9 +50,17 @@ WITH sampled AS (
   SELECT stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth
   FROM framed GROUP BY ALL
 )
+"""
+_FUNCTION_SQL = f"""
+{_SAMPLED_SQL}
 SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function
 HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled))
 ORDER BY sum(n * depth) / sum(n) DESC, function LIMIT 1
+"""  # noqa: S608 - numbers of our own
+_WITHIN_SQL = f"""
+{_SAMPLED_SQL}
+SELECT sum(n) >= {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled) FROM around
+WHERE function = '{{function}}'
 """  # noqa: S608 - numbers of our own
 # Whose cause is a thread that can be named: one of another process by the name of that.
 _BY_HOLDER = frozenset({"lock_contention", "thread_bound"})
@@ -103,8 +113,17 @@ def where_of(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
     if code in _BY_HOLDER:
         where["by_holder"] = _first(trace, _HOLDER_SQL.format(code=code))
     if code in _BY_FUNCTION:
-        where["by_function"] = _first(trace, _FUNCTION_SQL.format(code=code))
+        where["by_function"] = function = _first(trace, _FUNCTION_SQL.format(code=code))
+        if function is not None and code in _HALVES:
+            where["other_half"] = _other_half(trace, _HALVES[code], function)
     return where
+
+
+def _other_half(trace: Trace, code: str, function: str) -> str | None:
+    """Return the code where it is mostly about the function, too."""
+    quoted = function.replace("'", "''")
+    is_within = _first(trace, _WITHIN_SQL.format(code=code, function=quoted))
+    return code if is_within else None
 
 
 def _first(trace: Trace, query: str) -> Any:  # noqa: ANN401 - what the query asks for
