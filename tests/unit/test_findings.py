@@ -541,7 +541,9 @@ def test_who_is_one_of_several_is_named_as_that(builder: TraceBuilder) -> None:
         assert " (pid 10), like 2 others, " in sentence_of(verdict(overview(trace)))
 
 
-@pytest.mark.parametrize(("inner", "has_both"), [("pack (a.py:7)", True), ("other (a.py:9)", False)])
+@pytest.mark.parametrize(
+    ("inner", "has_both"), [("pack (a.py:7)", True), ("other (a.py:9)", False)]
+)
 def test_native_code_of_the_function_that_is_named_is_said(
     builder: TraceBuilder, inner: str, has_both: bool
 ) -> None:

@@ -462,7 +462,7 @@ CATALOG = (
         "python_overhead",
         "sampled_layer = 'python'",
         "runs Python code that is in no phase",
-        "vectorize it with numpy or torch",
+        "do less of it; vectorize it with numpy or torch",
         _FUNCTIONS.format(code="python_overhead"),
         0.05,
         proof="--view path-functions",
