@@ -32,7 +32,7 @@ FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
 # Whose cause is code that can be named: the innermost function that most of its samples are in.
 _BY_FUNCTION = frozenset({"python_overhead", "native_code", "worker_bound", "os_kernel"})
 _LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
-# Code of one function counts for one where it is Python, and for the other where it calls native code.
+# A function counts for one where it is Python, and for the other where it calls native code.
 _HALVES = {"python_overhead": "native_code", "native_code": "python_overhead"}
 _SAMPLED_SQL = """
 WITH sampled AS (
