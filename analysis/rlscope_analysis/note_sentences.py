@@ -127,11 +127,14 @@ def _role(n: Named) -> str:
     return f"{n.role} {pid}" if n.number is None else f"{n.role} {n.number} {pid}"
 
 
+def opening_words(role: Note) -> str:
+    """Return who a process is, to begin a sentence: names of programs stay as they are."""
+    who = sentence_of(role)
+    return who if _goes_by_name(Named(**role.named)) else f"{who[0].upper()}{who[1:]}"
+
+
 def _verdict(n: Named) -> str:
-    who = "The GPU" if n.who is None else sentence_of(n.who)
-    # Names of programs stay as they are.
-    is_name = n.who is not None and _goes_by_name(Named(**n.who.named))
-    who = who if is_name else f"{who[0].upper()}{who[1:]}"
+    who = "The GPU" if n.who is None else opening_words(n.who)
     whole = "the run" if n.is_whole else "an iteration"
     whole = whole if n.of_path else "its life"
     who += f", like {count_of(n.others, 'other')}," if n.others else ""
@@ -169,7 +172,8 @@ def _no_finding(n: Named) -> str:
 # Times the mean of the others: said of the first iteration from here on.
 _SLOW_FIRST = 2
 # Of fewer iterations it is said that shares are rough.
-_FEW = 5
+FEW = 5
+_FEW_WORDS = "Of so few iterations shares are rough."
 # From this part of its CPU time on it is said that a process spins.
 _LEAST_SPIN = 0.1
 
@@ -206,7 +210,7 @@ def _pace(n: Named) -> str:
         words += f"; {n.who} uses {n.cpu_share:.2f} CPUs"
         if (n.spin_share or 0) >= _LEAST_SPIN * n.cpu_share:
             words += f", {n.spin_share:.2f} of them spinning"
-    few = " Of so few iterations shares are rough." if n.iterations < _FEW else ""
+    few = f" {_FEW_WORDS}" if n.iterations < FEW else ""
     return f"{words}.{few}"
 
 
@@ -457,6 +461,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "no_verdict": lambda n: f"What limits it cannot be said: {printable(n.reason)}.",
     "pace": _pace,
     "workers_wait": _workers_wait,
+    "few_iterations": _FEW_WORDS,
     "lane": _lane,
     "gpu_lane": _gpu_lane,
     "more_rows": _more_rows,

@@ -16,7 +16,7 @@ from rlscope_analysis.page import close_up, iterations
 from rlscope_analysis.page.read import read_page
 from rlscope_analysis.renderers.html import render
 from rlscope_analysis.renderers.html.markup import Markup, hiding
-from trace_builder import TraceBuilder, lost, run, sleep
+from trace_builder import TraceBuilder, lost, run, sleep, woken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,49 @@ def test_redacted_pages_do_not_tell_who_ran_what_where(tmp_path: Path) -> None:
     assert not {name for name in secrets if name in shown}
     assert "backpropagation" in shown
     assert "learn" in shown
+
+
+def asked_of_a_script(path: Path) -> TraceBuilder:
+    """Return a trace whose leading process waits for what a script of another one does."""
+    builder = TraceBuilder(path)
+    builder.coverage("thread_state")
+    main = builder.process(pid=1, command="python train.py")
+    other = builder.process(pid=2, parent=main, command="python serve_secret.py --port 1")
+    builder.thread(main, states=[run(10), sleep(79), woken(1, by=2), run(10)])
+    builder.thread(other, states=[sleep(9), woken(1, by=1), run(80, cpu=1), sleep(10)])
+    builder.wait(1, 10, 89, "pipe")
+    builder.operation(1, 0, 100, "update")
+    return builder
+
+
+def test_a_script_has_its_own_name_or_none(tmp_path: Path) -> None:
+    """Also where it begins a sentence."""
+    page = page_of(asked_of_a_script(tmp_path / "trace.duckdb"))
+    assert "serve_secret.py (pid 2) runs code that" in page.by_id("findings").text
+    (tmp_path / "hidden").mkdir()
+    hidden = page_of(asked_of_a_script(tmp_path / "hidden/trace.duckdb"), redact=True)
+    assert "serve_secret" not in (hidden.source + str(hidden.canvas())).lower()
+
+
+def test_who_waits_is_who_the_verdict_names(tmp_path: Path) -> None:
+    """The other process has the lock, and is on the path meanwhile."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.coverage("thread_state")
+    main = builder.process(pid=1)
+    builder.thread(main, states=[run(10), sleep(79), woken(1, by=2), run(10)])
+    builder.thread(builder.process(pid=2, parent=main), states=[run(100, cpu=1)])
+    builder.wait(1, 10, 89, "lock")
+    builder.operation(1, 0, 100, "update")
+    page = page_of(builder)
+    words = "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid"
+        "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid 2)"
+    )
+    assert words in page.by_id("findings").text
+    assert words in page.by_id("verdict").text
+    # One iteration, of which none is left out.
+    assert "Of so few iterations shares are rough." in page.by_id("verdict").text
+    assert "but the first" not in page.by_id("phases").text
+    assert "after the first" not in page.source
 
 
 def test_what_a_redacted_page_measured_is_there(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def figures(reported: Overview) -> Iterator[Figure]:
         beside = {"p99_ns": pace["p99_ns"], "iterations": pace["iterations"]}
         yield Figure("iteration", pace["mean_ns"], beside)
         if steps is None:
-            yield Figure("iterations", pace["iterations"])
+            more = {"is_without_first": pace["first_ns"] is not None}
+            yield Figure("iterations", pace["iterations"], more)
     lead = reported.lead
     yield Figure(
         "lead_cpu", lead["cpu_share"] if lead else None, {"role": lead["role"] if lead else "main"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.cpu_list import listed_cpus
 from rlscope_analysis.explain.answer import chosen_iteration
 from rlscope_analysis.findings.catalog import BY_CODE
+from rlscope_analysis.note_sentences import FEW
 from rlscope_analysis.overview.answer import (
     completed,
     facts_of,
@@ -161,7 +162,7 @@ def _first_screen(trace: Trace, reported: Overview) -> Page:
         figures=tuple(figures(reported)),
         phases=reported.phases,
         processes=tuple(_process(row, roles) for row in reported.processes),
-        findings=tuple(_finding(row, roles) for row in reported.findings),
+        findings=tuple(_finding(row, reported.lead, roles) for row in reported.findings),
         what_if=None,
         iterations=None,
         close_ups=(),
@@ -213,16 +214,22 @@ def _process(row: dict[str, Any], roles: dict[int, Note]) -> dict[str, Any]:
     return {**row, "who": roles[row["process_id"]], "for": roles.get(row["waits_for_process_id"])}
 
 
-def _finding(row: dict[str, Any], roles: dict[int, Note]) -> dict[str, Any]:
-    where = row["where"]
-    who = roles.get(where["process_id"])
-    return {**row, "who": who, "by": where.get("by_program"), "proof": BY_CODE[row["code"]].proof}
+def _finding(
+    row: dict[str, Any], lead: dict[str, Any] | None, roles: dict[int, Note]
+) -> dict[str, Any]:
+    limit, where = BY_CODE[row["code"]], row["where"]
+    # As the verdict says it: what the leading process waits for may be the work of another.
+    of = lead if limit.is_of_lead and lead else where
+    by = where.get("by_program") or where.get("by_holder")
+    return {**row, "who": roles.get(of["process_id"]), "by": by, "proof": limit.proof}
 
 
 def _more(reported: Overview) -> Iterator[Note]:
     """Say what the others do meanwhile."""
     workers = [row for row in reported.processes if row["role"] == "worker" and not row["is_lead"]]
-    lead = reported.lead
+    lead, pace = reported.lead, reported.pace
+    if pace is not None and pace["source"] != "whole" and pace["iterations"] < FEW:
+        yield note("few_iterations")
     if lead is None or not workers:
         return
     waiting = [row for row in workers if row["waits_for_process_id"] == lead["process_id"]]

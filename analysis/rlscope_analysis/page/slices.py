@@ -63,14 +63,15 @@ def coarsened(row: Slices, least_ns: int, several: Callable[[int], int]) -> Slic
     group = np.cumsum(begins) - 1
     many = last > first
     code = row.code[first].copy()
-    pairs = group * (int(row.code.max()) + 1) + row.code
-    kinds, at = np.unique(pairs, return_inverse=True)
+    codes = int(row.code.max()) + 1
+    kinds, at = np.unique(group * codes + row.code, return_inverse=True)
     weight = np.bincount(at, weights=length)
-    most: dict[int, tuple[float, int]] = {}
-    for pair, heavy in zip(kinds.tolist(), weight.tolist(), strict=True):
-        of, own = divmod(pair, int(row.code.max()) + 1)
-        if many[of]:
-            most[of] = max(most.get(of, (-1.0, 0)), (heavy, own))
-    for of, (_, own) in most.items():
-        code[of] = several(own)
+    of, own = np.divmod(kinds, codes)
+    order = np.lexsort((own, weight, of))
+    order = order[many[of[order]]]
+    of, own = of[order], own[order]
+    heaviest = np.flatnonzero(np.append(of[1:] != of[:-1], np.ones(min(len(of), 1), dtype=bool)))
+    used, place = np.unique(own[heaviest], return_inverse=True)
+    words = np.array([several(int(one)) for one in used], dtype=np.int64)
+    code[of[heaviest]] = words[place]
     return Slices(row.kind, row.start_ns[first], np.maximum.reduceat(row.end_ns, first), code)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.explain.answer import explain
+from rlscope_analysis.query import run_query
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.page import PageTable
@@ -52,7 +53,10 @@ def of_trace(trace: Trace, asked: Asked, *, has_gpu: bool) -> tuple[PageTable, .
 def of_limits(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:
     """Return the views of what limits the iterations, and what single ones spent their time on."""
     views = (_view(trace, name, asked.of_iterations) for name in _OF_LIMITS)
-    return (*views, *(_explained(trace, which, asked) for which in ("slowest", "median")))
+    ((count,),) = run_query(trace, "SELECT count(*) FROM iteration").rows
+    # Of a single one the critical path tells the same.
+    single = ("slowest", "median") if count > 1 else ()
+    return (*views, *(_explained(trace, which, asked) for which in single))
 
 
 def of_training(trace: Trace, asked: Asked) -> tuple[PageTable, ...]:

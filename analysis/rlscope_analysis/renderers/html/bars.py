@@ -29,7 +29,9 @@ _PARTS = (
     ("waits_share", "waits", "waits for something else"),
     ("lost_share", "lost", "lost: its records are not there"),
 )
-_NARROW = 0.13
+# Of the bar in pixels, where it is narrowest: beside the findings, and on a narrow screen.
+_BAR_WIDTH, _NARROW_WIDTH = 470, 320
+_LETTER_WIDTH, _LABEL_MARGIN = 8.3, 16
 # Of more processes with the same role the mean is drawn.
 _MOST_PROCESSES = 12
 _MOST_PHASES = 10
@@ -70,7 +72,6 @@ def phases(m: Markup, page: Page) -> Html | None:
         lines.append(m.tag("li", f"{len(rows) - len(shown):,} more: below, --view phases"))
     drawn = {name for row in shown for name, _, _ in _parts(row)}
     is_known = any(row["queue_share"] is not None for row in rows)
-    is_whole = page.pace is None or page.pace["source"] == "whole"
     return m.section(
         f"Where the time of the {who} went",
         _proportions(m, rows, classes),
@@ -79,9 +80,15 @@ def phases(m: Markup, page: Page) -> Html | None:
         legend(m, ((name, words) for _, name, words in _PARTS if name in drawn))
         if is_known
         else m.tag("p", "Not measured: when it was on a CPU.", class_="quiet"),
-        aside="in the whole run" if is_whole else "in the iterations but the first",
+        aside=_span_words(page.pace),
         id_="phases",
     )
+
+
+def _span_words(pace: Record | None) -> str:
+    if pace is None or pace["source"] == "whole":
+        return "in the whole run"
+    return "in the iterations" if pace["first_ns"] is None else "in the iterations but the first"
 
 
 def _proportions(m: Markup, rows: list[Record], classes: dict[str, str]) -> Html:
@@ -91,8 +98,9 @@ def _proportions(m: Markup, rows: list[Record], classes: dict[str, str]) -> Html
         share, name = row["share"], classes[row["operation"]]
         words = f"{row['operation']}: {time_words(row['time_ns'])}, {percent_words(share)}"
         inside = [m.tag("title", words), m.tag("rect", width="100%", height="100%", class_=name)]
-        if share >= _NARROW and len(row["operation"]) <= 7 + share * 80:
-            label = f"t {name} " + ("wide" if share < 0.3 else "")
+        needed = len(row["operation"]) * _LETTER_WIDTH + _LABEL_MARGIN
+        if needed <= share * _BAR_WIDTH:
+            label = f"t {name} " + ("wide" if needed > share * _NARROW_WIDTH else "")
             inside += [
                 m.tag("text", row["operation"], x="8", y="22", class_=label.strip()),
                 m.tag("text", percent_words(share), x="8", y="40", class_=label.strip()),

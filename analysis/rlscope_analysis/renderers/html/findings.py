@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.findings.catalog import BY_CODE
-from rlscope_analysis.note_sentences import sentence_of
+from rlscope_analysis.note_sentences import opening_words
 from rlscope_analysis.renderers.html.words import percent_words, time_words
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def findings(m: Markup, page: Page) -> Html:
 
 def _finding(m: Markup, page: Page, row: Record) -> Html:
     limit = BY_CODE[row["code"]]
-    who = sentence_of(row["who"]) if row["who"] else _whose(row)
+    who = opening_words(row["who"]) if row["who"] else _whose(row)
     by = f", mostly {row['by']}" if row["by"] else ""
-    title = f"{who[0].upper()}{who[1:]} {limit.what}{by}"
+    title = f"{who} {limit.what}{by}"
     whole = "the run" if page.pace and page.pace["source"] == "whole" else "an iteration"
     of = f"of {whole}" if row["of_path"] else "of its life"
     interval = None
@@ -70,4 +70,4 @@ def _finding(m: Markup, page: Page, row: Record) -> Html:
 
 
 def _whose(row: Record) -> str:
-    return f"process {row['where']['pid']}" if row["where"]["pid"] else "the GPU"
+    return f"Process {row['where']['pid']}" if row["where"]["pid"] else "The GPU"

@@ -100,6 +100,12 @@ def _iteration(figure: Figure) -> tuple[str, str]:
     return time_words(figure.value), f"an iteration, {longest} {slow}"
 
 
+def _iterations(figure: Figure) -> tuple[str, str]:
+    words = "iteration" if figure.value == 1 else "iterations"
+    rest = " after the first" if figure.beside["is_without_first"] else ""
+    return f"{figure.value:,.0f}", f"{words}{rest}"
+
+
 def _all_cpus(figure: Figure) -> tuple[str, str]:
     cpus = figure.beside["cpus"]
     if figure.value is None:
@@ -130,7 +136,7 @@ _WORDS: dict[str, Callable[[Figure], tuple[str, str]]] = {
     "duration": lambda figure: (time_words(figure.value), "recorded"),
     "environment_steps": lambda figure: (f"{figure.value:,.0f}", "environment steps/s"),
     "iteration": _iteration,
-    "iterations": lambda figure: (f"{figure.value:,.0f}", "iterations after the first"),
+    "iterations": _iterations,
     "processes": lambda figure: (
         f"{figure.value:,.0f}",
         f"{'process' if figure.value == 1 else 'processes'}; no iterations were found",

@@ -214,11 +214,17 @@
       const faint = (last - first) * 4 > width - side;
       pen.strokeStyle = colours.path; pen.lineWidth = 1; pen.globalAlpha = faint ? 0.13 : 0.8;
       pen.beginPath();
+      // Then one line for each column of pixels: thin lines over each other would add up to black.
+      let column = -1, low = 0, high = 0;
+      const draw = () => { if (column >= 0) { pen.moveTo(column, low); pen.lineTo(column, high); } };
       for (let i = first, before = -1; i < last; before = p.lane[i++]) {
         if (p.lane[i] < 0 || before < 0 || before === p.lane[i]) continue;
-        const left = Math.round(x(p.from[i])) + 0.5;
-        pen.moveTo(left, middle(before)); pen.lineTo(left, middle(p.lane[i]));
+        const left = Math.round(x(p.from[i])) + 0.5, a = middle(before), b = middle(p.lane[i]);
+        if (faint && left === column) { low = Math.min(low, a, b); high = Math.max(high, a, b); continue; }
+        draw();
+        column = left; low = Math.min(a, b); high = Math.max(a, b);
       }
+      draw();
       pen.stroke();
       pen.globalAlpha = 1;
       for (const [style, line] of [[colours["path-edge"], 5], [colours.path, 2.5]]) {

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from rlscope_analysis.result.page import Page, Record
 
 _MOST = 5
-_GRADES = "Grade A: the replay is close; B: within 3 %; C: a bound, or a rough estimate"
+_GRADES = (
+    "Grades: how well a replay with nothing changed takes as long as the run did. A: within 1 %;"
+    " B: within 3 %; C: worse, or a bound"
+)
 
 
 def what_if(m: Markup, page: Page) -> Html | None:
