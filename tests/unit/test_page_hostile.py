@@ -114,7 +114,7 @@ def test_who_waits_is_who_the_verdict_names(tmp_path: Path) -> None:
     builder.wait(1, 10, 89, "lock")
     builder.operation(1, 0, 100, "update")
     page = page_of(builder)
-    words = "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid"
+    words = (
         "Main (pid 1) waits for a lock that another thread or process has, mostly python (pid 2)"
     )
     assert words in page.by_id("findings").text
