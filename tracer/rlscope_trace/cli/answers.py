@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from rlscope_analysis.renderers import csv, json, markdown, text
 from rlscope_analysis.result.table import Answer
 from rlscope_trace.cli import messages
 
@@ -58,25 +59,17 @@ def render(
     found: Answer, output_format: AnswerFormat, *, limit: int | None, to_file: bool = False
 ) -> Iterable[str]:
     """Return the text of an answer; of tables at most `limit` rows (None: all)."""
-    # Loaded where they are needed: a command waits for one of them, `report` for none.
     if output_format is AnswerFormat.JSON:
-        from rlscope_analysis.renderers import json
-
         return json.render(found)
     if output_format is AnswerFormat.CSV:
-        from rlscope_analysis.renderers import csv
-
         return csv.render(found.data)
     if output_format is AnswerFormat.MARKDOWN:
-        from rlscope_analysis.renderers import markdown
-
         return markdown.render(found, limit=limit)
     if output_format is AnswerFormat.HTML:
+        # Brings numpy along, as the page of `report` does.
         from rlscope_analysis.renderers.html.answer import render as render_html
 
         return [render_html(found, limit=limit)]
-    from rlscope_analysis.renderers import text
-
     is_terminal = sys.stdout.isatty() and not to_file
     width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
     return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]
