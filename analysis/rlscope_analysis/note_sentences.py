@@ -16,7 +16,7 @@ from rlscope_analysis.comparison_sentences import COMPARISON
 from rlscope_analysis.findings.catalog import BY_CODE
 from rlscope_analysis.fleet_sentences import FLEET
 from rlscope_analysis.result.names import Part, ProcessName, ThreadName
-from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
+from rlscope_analysis.schema.vocabulary import ANY_ITERATION_NAME
 from rlscope_analysis.sentences import (
     coverage_sentence,
     facts_of,
@@ -189,10 +189,9 @@ def _steps(n: Named) -> str:
 
 def _pace(n: Named) -> str:
     if n.source == "whole":
-        names = ", ".join(ITERATION_NAMES[:-1]) + f" or {ITERATION_NAMES[-1]}"
         return (
-            f"No iterations were found: no updates, no range called {names} (--per takes any)"
-            f"{_steps(n)}."
+            f"No iterations were found: no updates, no range called {ANY_ITERATION_NAME}"
+            f" (--per takes any){_steps(n)}."
         )
     found = {"phases": "updates", "range": f"range {_short(n.name or '', 30)}"}
     rest = ", without the first" if n.first_ns is not None else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rlscope_analysis.operations.tables import process_name, tables_of
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import Answer, Table
-from rlscope_analysis.schema.vocabulary import ITERATION_NAMES
+from rlscope_analysis.schema.vocabulary import ANY_ITERATION_NAME
 from rlscope_analysis.summary.losses import loss_lines
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def _head(report: OperationReport) -> Iterable[tuple[str, str | Note]]:
 
 def _iteration_note(found: Iteration | None, processes: Iterable[Row]) -> Note:
     if found is None:
-        names = " or ".join((", ".join(ITERATION_NAMES[:-1]), ITERATION_NAMES[-1]))
-        return note("no_iteration", names=names)
+        return note("no_iteration", names=ANY_ITERATION_NAME)
     processes_by_id = {row["process_id"]: process_name(row) for row in processes}
     (most, times), *others = found.by_process.items()
     return note(

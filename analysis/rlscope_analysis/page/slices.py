@@ -70,7 +70,7 @@ def coarsened(row: Slices, least_ns: int, several: Callable[[int], int]) -> Slic
     order = np.lexsort((own, weight, of))
     order = order[many[of[order]]]
     of, own = of[order], own[order]
-    heaviest = np.flatnonzero(np.append(of[1:] != of[:-1], np.ones(min(len(of), 1), dtype=bool)))
+    heaviest = np.flatnonzero(np.diff(of, append=-1))
     used, place = np.unique(own[heaviest], return_inverse=True)
     words = np.array([several(int(one)) for one in used], dtype=np.int64)
     code[of[heaviest]] = words[place]

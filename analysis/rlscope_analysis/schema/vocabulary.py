@@ -39,6 +39,7 @@ UNANNOTATED = "(unannotated)"
 NO_PHASE = "(no phase)"
 # What people call an iteration of their training loop.
 ITERATION_NAMES = ("iteration", "step", "update", "epoch")
+ANY_ITERATION_NAME = f"{', '.join(ITERATION_NAMES[:-1])} or {ITERATION_NAMES[-1]}"
 # The operation that owns the time of which operations were dropped, and its source.
 LOST_OPERATION, LOST_SOURCE = "(lost)", "lost"
 # In place of a name that was not given, or that did not reach the trace.
