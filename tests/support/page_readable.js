@@ -12,16 +12,22 @@ const contrast = (a, b) => {
   const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y);
   return (high + 0.05) / (low + 0.05);
 };
+// Every colour that a text lies on: hatching has two.
 const behind = (element) => {
   if (element.tagName === "text") {
     const rect = element.parentElement.querySelector(":scope > rect");
-    if (rect) return rgb(getComputedStyle(rect).fill);
+    const fill = rect && getComputedStyle(rect).fill;
+    if (fill && fill.startsWith("url(")) {
+      const all = getComputedStyle(document.documentElement);
+      return ["--hatch", "--hatch-line"].map((name) => rgb(all.getPropertyValue(name).trim()));
+    }
+    if (fill) return [rgb(fill)];
   }
   for (let at = element; at; at = at.parentElement) {
     const colour = rgb(getComputedStyle(at).backgroundColor);
-    if (colour[3] > 0.99) return colour;
+    if (colour[3] > 0.99) return [colour];
   }
-  return [1, 1, 1, 1];
+  return [[1, 1, 1, 1]];
 };
 for (const element of document.querySelectorAll("h1,h2,h3,p,dt,dd,li,span,b,small,code,text,button,a,summary,td,th,kbd")) {
   const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
@@ -29,7 +35,7 @@ for (const element of document.querySelectorAll("h1,h2,h3,p,dt,dd,li,span,b,smal
   if (!own || !box.width || !box.height || !element.checkVisibility()) continue;
   const said = element.textContent.trim().slice(0, 40), style = getComputedStyle(element);
   const ink = rgb(element.tagName === "text" ? style.fill : style.color);
-  const ratio = contrast(ink, behind(element));
+  const ratio = Math.min(...behind(element).map((colour) => contrast(ink, colour)));
   if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)}: ${said}`);
   const inScroll = element.closest(".scroll");
   if (!inScroll && (box.right > innerWidth + 0.5 || box.left < -0.5)) found.push(`beyond the page: ${said}`);

@@ -9,11 +9,14 @@ import pytest
 
 from compared_traces import MS, Step, write_trace
 from page_reader import Page
-from page_traces import training
+from page_traces import COMMAND, HOME, training
 from recording import rlscope
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+SECRETS = ("secrethost", "alice", "train_it", "hunter2", "secret_base", "secret_new")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,39 @@ def test_the_page_of_a_comparison_says_what_json_says(sides: tuple[Path, Path]) 
         width = float((bar.given["width"] or "0%")[:-1])
         assert width == pytest.approx(abs(row["change_ns"]) / largest * 50, abs=0.01)
         assert bar.given["class"] == ("queue" if row["change_ns"] > 0 else "f1")
+
+
+def test_a_redacted_comparison_does_not_tell_who_ran_what_where(tmp_path: Path) -> None:
+    """Also not what only the other side holds."""
+    base = training(tmp_path / "secret_base.duckdb", workers=2)
+    new = training(tmp_path / "secret_new.duckdb", name=COMMAND[:15])
+    new.process(pid=9, name="x", command=f"other_tool /data{HOME}/x")
+    ask = ("compare", base.write(), new.write(), "--all")
+    shown = rlscope(*ask, "--format", "html").stdout
+    place = tmp_path / "change.html"
+    done = rlscope(*ask, "-o", place, "--redact")
+    assert (done.returncode, done.stderr) == (0, f"wrote {place}\n")
+    hidden = place.read_text()
+    assert [word for word in SECRETS if word in shown] == ["secret_base", "secret_new"]
+    assert not [word for word in SECRETS if word in hidden]
+    assert "simulation" in hidden
+    # The numbers are the same.
+    numbers = [one.given.get("data-v") for one in Page(shown).elements]
+    assert [one.given.get("data-v") for one in Page(hidden).elements] == numbers
+
+
+def test_the_name_of_the_output_says_the_format(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    formats = {"a.json": "json", "a.md": "markdown", "a.csv": "csv", "a": "table"}
+    for name, option in formats.items():
+        place = tmp_path / name
+        assert rlscope("compare", *sides, "-o", place).returncode == 0
+        assert place.read_text() == rlscope("compare", *sides, "--format", option).stdout
+        refused = rlscope("compare", *sides, "-o", place)
+        assert refused.returncode == 2
+        assert "overwrite it with --force" in refused.stderr
+    refused = rlscope("compare", *sides, "--redact")
+    assert refused.returncode == 2
+    assert "only a page can be redacted" in refused.stderr
 
 
 def test_any_answer_is_a_page_that_asks_nobody(tmp_path: Path) -> None:

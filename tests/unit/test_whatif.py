@@ -391,6 +391,10 @@ def test_the_gil_is_refused(tmp_path: Path) -> None:
     path = builder.write()
     with pytest.raises(TraceError, match="wait for the GIL for 50 %"):
         predicted(path, scaled("update", 0.5))
+    # Of no change it can be told, for the same reason.
+    done = rlscope("whatif", path)
+    assert done.returncode == 1
+    assert "wait for the GIL for 50 %" in done.stderr
 
 
 def test_without_an_operation_or_states_it_is_refused(one: Path, tmp_path: Path) -> None:

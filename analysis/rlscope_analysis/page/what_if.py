@@ -35,6 +35,4 @@ def what_if_table(trace: Trace, asked: Asked) -> PageTable:
         answer = what_if(trace, Changes(), most=most, keep=True)
     except TraceError as error:
         return made(None, reason_of(trace, error))
-    if not list(answer.data.rows):
-        return made(None, "of no change it can be told what it would bring")
     return made(answer.data, of=answer.facts)

@@ -179,7 +179,10 @@ class Replayer:
         return max(0.0, waited_ns) / max(1.0, own_ns + waited_ns)
 
     def ranked(self) -> list[tuple[Changes, Prediction]]:
-        """Predict what each of the largest operations twice as fast would do, and one CPU more."""
+        """Predict what each of the largest operations twice as fast would do, and one CPU more.
+
+        Raises TraceError where none of it can be answered: why the first cannot.
+        """
         program, found = self.program, []
         bursts = program.kind == RUN
         total = program.length_ns[bursts].sum()
@@ -193,14 +196,22 @@ class Replayer:
         if program.runnable_ns > _CONTENDED_A * self.recorded.duration_ns:
             asked.append(Changes(cpus=program.cpus + 1))
         attempts = [(changes, self._attempt(changes)) for changes in asked]
-        answers = [(changes, one) for changes, one in attempts if one is not None]
+        answers = [(changes, one) for changes, one in attempts if isinstance(one, Prediction)]
+        refused = [one for _, one in attempts if isinstance(one, TraceError)]
+        if not answers and not found:
+            raise TraceError(
+                "no operation is known that could be changed",
+                hint="mark the parts of the program as NVTX ranges: docs/operations.md",
+            )
+        if not answers:
+            raise refused[0]
         return sorted(answers, key=lambda pair: pair[1].duration_ratio)
 
-    def _attempt(self, changes: Changes) -> Prediction | None:
+    def _attempt(self, changes: Changes) -> Prediction | TraceError:
         try:
             return self.predict(changes)
-        except TraceError:
-            return None
+        except TraceError as error:
+            return error
 
     def _refuse(self, changes: Changes) -> None:
         beside = self.program.idle_beside_ns / self.recorded.duration_ns

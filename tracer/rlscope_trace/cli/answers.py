@@ -3,7 +3,7 @@
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from typing import Annotated
@@ -56,9 +56,17 @@ FormatOption = Annotated[
 
 
 def render(
-    found: Answer, output_format: AnswerFormat, *, limit: int | None, to_file: bool = False
+    found: Answer,
+    output_format: AnswerFormat,
+    *,
+    limit: int | None,
+    to_file: bool = False,
+    hide: Callable[[str], str] = str,
 ) -> Iterable[str]:
-    """Return the text of an answer; of tables at most `limit` rows (None: all)."""
+    """Return the text of an answer; of tables at most `limit` rows (None: all).
+
+    hide: what makes text of a trace fit to be shown to anybody, on a page.
+    """
     if output_format is AnswerFormat.JSON:
         return json.render(found)
     if output_format is AnswerFormat.CSV:
@@ -69,7 +77,7 @@ def render(
         # Brings numpy along, as the page of `report` does.
         from rlscope_analysis.renderers.html.answer import render as render_html
 
-        return [render_html(found, limit=limit)]
+        return [render_html(found, limit=limit, hide=hide)]
     is_terminal = sys.stdout.isatty() and not to_file
     width = shutil.get_terminal_size().columns if is_terminal else text.WIDTH_ELSEWHERE
     return [text.render(found, limit=limit, width=width, is_terminal=is_terminal)]

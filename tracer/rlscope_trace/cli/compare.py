@@ -1,5 +1,6 @@
 """`rlscope-trace compare`: what differs between traces, where, and whether that is noise."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,20 +10,29 @@ import typer
 from rlscope_analysis.compare.answer import FIRST_SCREEN, answer_of
 from rlscope_analysis.compare.comparison import compare as compared
 from rlscope_analysis.compare.read import read_sides
+from rlscope_analysis.page.private import private_words
+from rlscope_analysis.trace import open_trace
+from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import (
     AnswerFormat,
-    FormatOption,
     PerOption,
     render,
     telling_interrupts,
 )
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
+from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
+from rlscope_trace.errors import UsageError
 
 CommandClass = SidesCommand
 # Where the command line, which names the traces, is not in sight.
 _READ_ELSEWHERE = (AnswerFormat.HTML, AnswerFormat.MARKDOWN)
+_SUFFIXES = {
+    ".html": AnswerFormat.HTML, ".md": AnswerFormat.MARKDOWN, ".json": AnswerFormat.JSON,
+    ".csv": AnswerFormat.CSV,
+}  # fmt: skip
 
 
 def compare(  # noqa: PLR0913 - one parameter per option
@@ -39,26 +49,82 @@ def compare(  # noqa: PLR0913 - one parameter per option
         typer.Option(metavar="TRACES", help="Traces of after, likewise.", show_default=False),
     ] = None,
     per: PerOption = None,
-    output_format: FormatOption = AnswerFormat.TABLE,
+    output_format: Annotated[
+        AnswerFormat | None,
+        typer.Option(
+            "--format",
+            help="Print tables, JSON, CSV, Markdown, or a page of HTML. Default: tables, or what"
+            " the name of the output ends in.",
+            show_default=False,
+        ),
+    ] = None,
     every: Annotated[
         bool,
         typer.Option("--all", help="List every part, function, count and fact of the machine."),
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write, as change.html or comment.md; else stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Leave hosts, users, command lines, titles of processes, paths and files of"
+            " functions out of the page.",
+        ),
+    ] = False,
+    mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Tell whether a program got better or worse, where, and whether that is more than noise.
 
     Two traces, or several runs of each side: --base old*.duckdb --new new*.duckdb. Times are per
     iteration; docs/compare.md explains each number.
     """
-    write_nothing_but()
+    to_file = output is not None and not is_stdout(output)
+    shown = output_format or _format_of(output)
+    if redact and shown is not AnswerFormat.HTML:
+        raise UsageError("only a page can be redacted", hint="-o FILE.html, or --format html")
+    permissions = parse_mode(mode)
+    write_nothing_but(*((output,) if output and to_file else ()), mode=permissions)
     before, after = sides_of(traces, base, new)
     with telling_interrupts():
         found = compared(*read_sides(before, after, per=per))
         answer = answer_of(found, is_first_screen=not every)
-        if output_format in _READ_ELSEWHERE:
+        if shown in _READ_ELSEWHERE:
             answer = replace(answer, head=(("base", _names(before)), ("new", _names(after))))
-        chunks = list(render(answer, output_format, limit=None if every else FIRST_SCREEN))
-    write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
+        hide = _hiding([*before, *after]) if redact else str
+        limit = None if every else FIRST_SCREEN
+        chunks = list(render(answer, shown, limit=limit, to_file=to_file, hide=hide))
+    if output is None or not to_file:
+        write_stdout(chunks, is_data=shown is AnswerFormat.CSV)
+        return
+    write_timeline(output, [chunk.encode() for chunk in chunks], force=force, mode=permissions)
+    messages.say(f"wrote {output}")
+
+
+def _format_of(output: Path | None) -> AnswerFormat:
+    return _SUFFIXES.get(output.suffix if output else "", AnswerFormat.TABLE)
+
+
+def _hiding(traces: Sequence[Path]) -> Callable[[str], str]:
+    """Return what takes the words of all these traces that tell who ran what where out of a text.
+
+    One side may tell what only the other holds.
+    """
+    from rlscope_analysis.renderers.html.markup import hiding
+
+    words = {str(trace) for trace in traces}
+    for path in traces:
+        with open_trace(path) as trace:
+            words.update(private_words(trace))
+    return hiding(words)
 
 
 def _names(traces: list[Path]) -> str:

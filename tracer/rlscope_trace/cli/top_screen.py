@@ -40,7 +40,7 @@ _PYTHON, _NATIVE, _QUEUE, _WAITS = "white", "bright_blue", "dark_orange", "brigh
 _OTHER_LINES = 7
 _MOST_VERDICT = 2
 _MOST_PHASES = 6
-KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep as a trace  Esc Back"
+KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep trace  ? Help  Esc Back"
 HELP = (
     "Times are of the last two seconds. Of a process they are those of its busiest",
     "thread: on a CPU, in the queue for one, waiting. Python and native code are",

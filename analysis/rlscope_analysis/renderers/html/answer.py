@@ -15,6 +15,8 @@ from rlscope_analysis.result.pivot import pivoted
 from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rlscope_analysis.renderers.html.markup import Html
     from rlscope_analysis.result.table import Answer, Table
 
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
 _CHANGE = "change_ns"
 
 
-def render(answer: Answer, *, limit: int | None) -> str:
-    """Return a file of HTML; of each table at most `limit` rows (None: all)."""
-    m = Markup()
+def render(answer: Answer, *, limit: int | None, hide: Callable[[str], str] = str) -> str:
+    """Return a file of HTML; of each table at most `limit` rows (None: all).
+
+    hide: what makes text of a trace fit to be shown to anybody.
+    """
+    m = Markup(hide)
     said = [_words(one) for one in answer.opening]
     about = " · ".join(f"{name}: {_words(one)}" for name, one in answer.head)
     title = said[0] if said else about or answer.data.title or "rlscope-trace"

@@ -17,7 +17,7 @@ import numpy as np
 from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.html.bars import legend
 from rlscope_analysis.renderers.html.markup import Html
-from rlscope_analysis.renderers.html.words import phase_classes, time_words
+from rlscope_analysis.renderers.html.words import kernel_words, phase_classes, time_words
 from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # A tick is so short that an iteration has at most so many: 22 bits.
 _MOST_TICKS = 1 << 22
 _LEVEL = 6
-_LEGEND = (
+LEGEND = (
     ("cpu", "on a CPU"), ("queue", "waits for a CPU"), ("waits", "other waits"),
     ("lost", "lost"), ("unknown", "not measured"),
 )  # fmt: skip
@@ -96,7 +96,7 @@ def _beside(m: Markup, shown: list[CloseUp]) -> list[Html]:
         STATES[word.name][0] for found in shown for word in found.words
         if word.kind not in ("operation", "gpu")
     }  # fmt: skip
-    parts += [(name, words) for name, words in _LEGEND if name in states]
+    parts += [(name, words) for name, words in LEGEND if name in states]
     kinds = {word.layer for found in shown for word in found.words if word.kind == "gpu"}
     parts += [("gpu", "GPU: kernels")] * bool(kinds & {"kernel", "graph"})
     parts += [("copy", "GPU: copies")] * bool(kinds & {"memcpy", "memset"})
@@ -180,7 +180,7 @@ class _Packer:
             name = word.name or ""
             return [classes[name], self._m.plain(name) + more]
         if word.kind == "gpu":
-            name = self._m.plain(word.name or "(name not known)")
+            name = self._m.plain(kernel_words(word.name or "(name not known)"))
             return [_GPU.get(word.layer or "", "gpu"), f"{word.layer} {name}" + more]
         class_, words = STATES[word.name]
         if word.wait:

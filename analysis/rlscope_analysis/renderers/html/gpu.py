@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlscope_analysis.note_sentences import words_of
 from rlscope_analysis.renderers.html.bars import bar, legend
-from rlscope_analysis.renderers.html.words import percent_words, place, time_words
+from rlscope_analysis.renderers.html.words import kernel_words, percent_words, place, time_words
 from rlscope_analysis.result.names import ProcessName
 from rlscope_analysis.wording import count_of
 
@@ -110,7 +110,8 @@ def _kernels(m: Markup, found: Gpu) -> Html | None:
     lines = [
         m.tag(
             "li",
-            m.tag("code", row["name"] or "(no name)", class_="name", title=row["name"]),
+            m.tag("code", kernel_words(row["name"] or "(no name)"), class_="name",
+                  title=row["name"]),
             m.tag("svg", m.tag("rect", width=place(row["sum_ns"] / most), height="100%",
                                class_="gpu"), class_="bar", aria_hidden="true"),
             m.tag("span", time_words(row["sum_ns"]), class_="n", data_kernel=row["name"],
@@ -119,5 +120,5 @@ def _kernels(m: Markup, found: Gpu) -> Html | None:
         for row in found.kernels
     ]  # fmt: skip
     return m.tag(
-        "div", m.tag("h3", "Kernels by their time"), m.tag("ul", *lines, class_="rows three")
+        "div", m.tag("h3", "Kernels by their time"), m.tag("ul", *lines, class_="rows kernels")
     )

@@ -92,7 +92,8 @@
         lane.y = y;
         for (const row of lane.rows) { row.y = y; row.h = row.kind === "state" ? STATE : OPERATION; y += row.h + 1; }
         lane.bottom = y;
-        y += GAP;
+        // Under the name of a thread stands its process.
+        y = Math.max(y, lane.y + (side ? 15 : 0)) + GAP;
       }
       const ratio = window.devicePixelRatio || 1;
       canvas.width = Math.round(width * ratio); canvas.height = Math.round(y * ratio);
@@ -198,7 +199,7 @@
         if (!rest) continue;
         pen.font = "12px Inter, system-ui, sans-serif"; pen.fillStyle = colours.soft;
         const more = rest.replace(/[()]/g, "");
-        if (lane.bottom - lane.y >= 26 || !lane.rows.length) pen.fillText(fit(more, room), 0, lane.y + 21);
+        pen.fillText(fit(more, room), 0, lane.y + 21);
       }
     }
     function fit(text, room) {

@@ -24,11 +24,11 @@
   byId("losses").addEventListener("click", () => { byId("limits").open = true; });
   byId("limits").lastElementChild.append(...[...whole.lost, ...whole.lacks].map((words) => Object.assign(document.createElement("li"), { textContent: words })));
   byId("limits").hidden = !byId("limits").lastElementChild.childElementCount;
-  for (const [at, [name, words]] of whole.legend.entries()) {
-    const item = document.createElement("li"), swatch = byId("legend").firstElementChild.firstElementChild.cloneNode(true);
-    swatch.firstElementChild.setAttribute("class", name);
-    item.append(swatch, words);
-    byId("legend").insertBefore(item, byId("legend").children[at]);
+  for (const [name, words] of whole.legend) {
+    const item = byId("swatch").content.firstElementChild.cloneNode(true);
+    item.querySelector("rect").setAttribute("class", name);
+    item.append(words);
+    byId("legend").append(item);
   }
 
   let from = 0, to = whole.end, top = 0, width = 0, height = 0, side = 0, total = 0, colours = {};

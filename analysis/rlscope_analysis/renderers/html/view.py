@@ -6,18 +6,24 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.renderers.html.close_up import STATES, WAITS
+from rlscope_analysis.renderers.html.close_up import LEGEND, STATES, WAITS
 from rlscope_analysis.renderers.html.document import PATTERN, own_file
 from rlscope_analysis.renderers.html.limits import MOST, lack_words, loss_words
 from rlscope_analysis.renderers.html.markup import Markup
-from rlscope_analysis.renderers.html.words import phase_classes
+from rlscope_analysis.renderers.html.words import kernel_words, phase_classes
 from rlscope_analysis.schema.vocabulary import CAUSES, THREAD_STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rlscope_analysis.result.timeline import Whole
 
 _UNKNOWN = "(name not known)"
 _MOST_NAMES = 8
+_CALLS = {
+    "python": "native calls: Python", "native": "native calls: backend",
+    "f1": "native calls: simulator", "other": "native calls: other",
+}  # fmt: skip
 _WAKERS = {
     "timer": "a timer", "device": "a device or the network", "interrupt": "an interrupt",
     "outside": "a thread outside of the trace",
@@ -60,7 +66,7 @@ def whole_json(whole: Whole) -> str:
             site: [_layer_class(layer), plain(symbol or layer or _UNKNOWN)]
             for site, symbol, layer in whole.sites
         },
-        "names": {key: plain(name) for key, name in whole.names},
+        "names": {key: plain(kernel_words(name)) for key, name in whole.names},
         "causes": [cause.replace("_", " ") for cause in CAUSES],
         "iterations": [
             [start - whole.start_ns, end - whole.start_ns] for start, end in whole.iterations
@@ -68,8 +74,24 @@ def whole_json(whole: Whole) -> str:
         "has_path": whole.has_path,
         "lost": [plain("".join(loss_words(loss))) for loss in whole.losses[:MOST]],
         "lacks": [plain(lack_words(found)) for found in whole.not_measured[:MOST]],
-        "legend": [[class_, plain(name)] for name, class_ in list(classes.items())[:_MOST_NAMES]],
+        "legend": [
+            *([class_, plain(name)] for name, class_ in list(classes.items())[:_MOST_NAMES]),
+            *_legend(whole),
+        ],
     })  # fmt: skip
+
+
+def _legend(whole: Whole) -> Iterator[tuple[str, str]]:
+    """Yield classes that lanes have besides phases, and what each stands for."""
+    yield from LEGEND
+    called = {_layer_class(layer) for _, _, layer in whole.sites}
+    yield from ((class_, words) for class_, words in _CALLS.items() if class_ in called)
+    if any(lane.key < 0 for lane in whole.lanes):
+        yield from (("gpu", "GPU: kernels, and CUDA calls"), ("copy", "GPU: copies"))
+    elif "gpu" in called or any(lane.launches for lane in whole.lanes):
+        yield "gpu", "CUDA calls"
+    if whole.has_path:
+        yield "path", "critical path"
 
 
 def slices_json(columns: dict[str, list[int]], origin_ns: int) -> str:

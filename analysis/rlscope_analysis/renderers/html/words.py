@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 
 NOT_MEASURED = "not measured"
+# Of a C++ signature: groups in parentheses, what is local to a function, and namespaces. What
+# copies are called ends in such a group too: Memcpy HtoD (Pageable -> Device).
+_GROUP = re.compile(r"(?<! )\([^()]*\)|\([^()]*\)(?!$)")
+_LOCAL = re.compile(r"\0::[^,<>]*")
+_NAMESPACES = re.compile(r"\b(?:\w+::)+")
+_MOST_KERNEL, _MOST_NAME, _MOST_NESTED = 72, 4096, 50
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 
 
@@ -33,6 +40,18 @@ def percent_words(share: float | None, digits: int = 0) -> str:
     if digits == 0 and 0 < abs(share) < 0.0995:
         digits = 1
     return f"{share * 100:.{digits}f} %"
+
+
+def kernel_words(name: str) -> str:
+    """Return the name of a kernel without result, namespaces, parameters and lambdas."""
+    words = name[:_MOST_NAME].replace("(anonymous namespace)::", "").removeprefix("void ")
+    for _ in range(_MOST_NESTED):
+        words, before = _GROUP.sub("\0", words), words
+        if words == before:
+            break
+    words = _NAMESPACES.sub("", _LOCAL.sub("", words).replace("\0", "")).replace("> >", ">>")
+    words = words.strip() or name
+    return words if len(words) <= _MOST_KERNEL else f"{words[: _MOST_KERNEL - 1]}…"
 
 
 def place(share: float) -> str:
