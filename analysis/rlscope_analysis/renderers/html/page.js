@@ -228,20 +228,28 @@
       draw();
       pen.stroke();
       pen.globalAlpha = 1;
+      const drawn = alongLanes(p, first, last);
       for (const [style, line] of [[colours["path-edge"], 5], [colours.path, 2.5]]) {
-        pen.strokeStyle = style; pen.lineWidth = line; pen.beginPath();
-        for (let i = first; i < last; i++) {
-          if (p.lane[i] < 0) continue;
-          const left = x(p.from[i]), y = middle(p.lane[i]);
-          pen.moveTo(left, y); pen.lineTo(Math.max(x(p.to[i]), left + 0.5), y);
-        }
-        pen.stroke();
+        pen.fillStyle = style;
+        for (const [lane, left, right] of drawn) pen.fillRect(left, middle(lane) - line / 2, right - left, line);
       }
       if (at >= 0 && p.lane[at] >= 0) {
         pen.strokeStyle = colours.queue; pen.lineWidth = 3;
         const l = view.lanes[p.lane[at]];
         pen.strokeRect(x(p.from[at]) - 2, l.y - 3, Math.max(4, x(p.to[at]) - x(p.from[at]) + 4), l.bottom - l.y + 8);
       }
+    }
+    // Where the path runs along lanes: what is no pixel apart is one piece, or a long run would have very many.
+    function alongLanes(p, first, last) {
+      const found = [], open = new Map();
+      for (let i = first; i < last; i++) {
+        if (p.lane[i] < 0) continue;
+        const left = x(p.from[i]), right = Math.max(x(p.to[i]), left + 0.5), piece = open.get(p.lane[i]);
+        if (piece && left - piece[2] < 0.5) { piece[2] = Math.max(piece[2], right); continue; }
+        const next = [p.lane[i], left, right];
+        open.set(p.lane[i], next); found.push(next);
+      }
+      return found;
     }
     function launches() {
       const l = view.launches;
