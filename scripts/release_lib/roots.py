@@ -32,6 +32,7 @@ _IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 _ENTER = """
 root=$1 shared=$2
 shift 2
+mount --bind "$root" "$root"  # as in a container: mounts of files are listed only from there on
 for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
 if [ -n "$shared" ]; then
   mkdir -p "$root/mnt/shared"
