@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from release_lib import in_pod, machines, roots
+from release_lib import in_pod, machines, pythons, roots
 from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, run, say
 
 if TYPE_CHECKING:
@@ -89,18 +89,33 @@ def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
 
 
 def _try_layouts(shared: Path) -> bool:
-    """Install a wheel as uv, pipx and Poetry do, and record by sudo as their hint says."""
+    """Install a wheel as uv, pipx, Poetry and conda do, and record by sudo as their hint says."""
     root = _copy_of(roots.make(_LAYOUT_ROOT), "layouts")
     log = WORK / "logs/check-layouts.log"
     roots.install(root, "python3", "python3-venv", "sudo", "passwd", log=log)
     (wheel,) = _wheels(shared, "3.11", machines.HERE)
-    reported = _trial(root, "python3", f"/mnt/shared/{wheel.name}", "layouts", shared)
-    for step, text in reported["failures"].items():
-        say(f"--- {step} failed:\n{text}")
-    tried = {name: works for name, works in reported["said"].items() if isinstance(works, bool)}
-    cells = [f"{name} {_cell(works)}" for name, works in tried.items()]
+    trials = [("python3", wheel, "layouts"), *_prefix(root, shared)]
+    good, cells = True, []
+    for python, package, kind in trials:
+        reported = _trial(root, python, f"/mnt/shared/{package.name}", kind, shared)
+        for step, text in reported["failures"].items():
+            say(f"--- {step} failed:\n{text}")
+        tried = {name: works for name, works in reported["said"].items() if isinstance(works, bool)}
+        cells += [f"{name} {_cell(works)}" for name, works in tried.items()]
+        good &= not reported["failures"]
     say(f"layouts of environments: {', '.join(cells)}")
-    return not reported["failures"]
+    return good
+
+
+def _prefix(root: Path, shared: Path) -> list[tuple[str, Path, str]]:
+    """Return what to try in a prefix like conda's, whose Python is put into the root."""
+    wheels = {name: _wheels(shared, name, machines.HERE) for name in pythons.VERSIONS}
+    python = pythons.movable([name for name in wheels if wheels[name]], root / "opt/prefix")
+    if python is None:
+        say("a prefix like conda's: not tried, as there is no CPython but the distribution's here")
+        return []
+    (wheel,) = wheels[python.name.removeprefix("python")]
+    return [(f"/{python.relative_to(root)}", wheel, "prefix")]
 
 
 def _try_containers(shared: Path) -> bool:

@@ -1,6 +1,6 @@
 """Runs inside a bare root: installs what it is given, tries it, and prints what worked as JSON.
 
-    python3 in_root.py PYTHON PACKAGE full|reading|emulated|layouts
+    python3 in_root.py PYTHON PACKAGE full|reading|emulated|layouts|prefix
 
 Written for any Python from 3.10 on, with nothing of ours.
 """
@@ -37,6 +37,31 @@ hint=$(sed -n 's/^ *hint: *//p' refused)
 case $hint in sudo\\ *) ;; *) cat refused; exit 1 ;; esac
 echo "$hint"; bash -c "$hint"
 RUN:rlscope-trace sql run.duckdb '{HOW_LONG}'
+"""
+# As much of Gymnasium as there is to hook, and a program whose time goes to steps of it.
+CORE = """
+class Env:
+    def reset(self, seed=None): pass
+    def step(self, action): pass
+    def close(self): pass
+class Wrapper(Env): pass
+"""
+STEPS = """
+import time
+from gymnasium.core import Env
+class Tried(Env):
+    def step(self, action): return sum(range(1000))
+env, end = Tried(), time.process_time() + 1
+while time.process_time() < end: env.step(0)
+"""
+ARE_STEPS = """
+SELECT count(*) > 1000 AND sum(end_ns - start_ns) > 500000000 AS are_steps
+FROM operation WHERE name = 'simulation'
+"""
+STEPS_TRIAL = f"""
+sudo env "PATH=$PATH" rlscope-trace record --no-calibrate -o steps.duckdb -- python3 steps.py
+rlscope-trace summarize steps.duckdb --view functions | grep 'step (steps.py'
+rlscope-trace sql steps.duckdb "{ARE_STEPS}"
 """
 LOADED = """
 import rlscope_trace._ingest, rlscope_analysis._sweep, rlscope_analysis._perfetto
@@ -145,6 +170,24 @@ class Trial:
             script = f"set -e; {again}; {makes}; {SUDO_TRIAL.replace('RUN:', runs)}"
             self.step(name, "su", "-", "user", "-c", script, expect="true")
 
+    def prefix(self) -> None:
+        """Install it in a prefix as conda makes them, and trace what the Python of it runs."""
+        folder = Path(self.python).parents[1]
+        self._make_user()
+        self.run("chown", "--recursive", "user", folder)
+        package = self.folder / "gymnasium"
+        package.mkdir()
+        (package / "core.py").write_text(CORE)
+        (self.folder / "steps.py").write_text(STEPS)
+        home = f"{USER_HOME}/tried"
+        begin = f"rm -rf {home}; mkdir {home}; cp -r {self.folder}/[gs]* {home}; cd {home}"
+        tools = f"PATH={folder}/bin:$PATH CONDA_PREFIX={folder}"
+        if "PIP_CERT" in os.environ:
+            tools += f" PIP_CERT={CERTIFICATES}"
+        trials = SUDO_TRIAL.replace("RUN:", "") + STEPS_TRIAL
+        script = f"set -e; {begin}; export {tools}; python3 -m pip install {self.package}; {trials}"
+        self.step("prefix", "su", "-", "user", "-c", script, expect="true")
+
     def _make_user(self) -> None:
         """Make a user who may use sudo, which has a PATH of its own."""
         self.run(
@@ -165,6 +208,8 @@ def main() -> None:
     try:
         if kind == "layouts":
             trial.layouts()
+        elif kind == "prefix":
+            trial.prefix()
         elif trial.install():
             if kind != "reading":
                 trial.loads()

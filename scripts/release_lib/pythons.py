@@ -53,6 +53,31 @@ def _candidates(versions: Sequence[str]) -> Iterator[Path]:
             yield Path(on_path)
 
 
+def movable(versions: Sequence[str], folder: Path) -> Path | None:
+    """Copy a CPython that no distribution packaged, to run in that folder; None: there is none.
+
+    As conda's it finds its libraries beside it; of what was installed in it pip comes along.
+    """
+    for found in _candidates(versions):
+        version, home = _version(found), found.resolve().parents[1]
+        library = home / f"lib/python{version}"
+        if version not in versions or home == Path("/usr") or not library.is_dir():
+            continue
+        shutil.copytree(home, folder, symlinks=True, ignore=_without_packages)
+        (folder / "conda-meta").mkdir()
+        (folder / "conda-meta/history").touch()
+        python = folder / f"bin/python{version}"
+        run("patchelf", "--set-rpath", "$ORIGIN/../lib", python, log=WORK / "logs/movable.log")
+        return python
+    return None
+
+
+def _without_packages(folder: str, names: Sequence[str]) -> list[str]:
+    if Path(folder).name == "site-packages":
+        return [name for name in names if not name.startswith("pip")]
+    return [name for name in names if name in ("__pycache__", "test")]
+
+
 def _version(python: Path) -> str | None:
     done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, check=False)
     version, _, is_usable = done.stdout.strip().partition(" ")

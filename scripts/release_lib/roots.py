@@ -32,6 +32,7 @@ _IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 _ENTER = """
 root=$1 shared=$2
 shift 2
+mount --bind "$root" "$root"  # as in a container: mounts of files are listed only from there on
 for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
 if [ -n "$shared" ]; then
   mkdir -p "$root/mnt/shared"
@@ -68,6 +69,9 @@ ROOTS = {
         "testing", _DEBIAN, ("3.14", "3.15"), "Debian testing, aarch64", "aarch64"
     ),
 }
+# A real processor, which does not sign addresses: what distributions compile nowadays asks for that
+# in each call and each return, and qemu is so slow at it that their Pythons take 20 times as long.
+_PROCESSOR = {"QEMU_CPU": "cortex-a72"}
 _DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Programs of another machine are run by qemu, where the OS kernel has been told of it.
 _EMULATED = Path("/proc/sys/fs/binfmt_misc")
@@ -128,7 +132,7 @@ def _bootstrap(root: Root, path: Path, *options: str, log: Path) -> None:
     machine = f"--arch={_DEBIAN_MACHINES[root.machine]}"
     options = (*keys, machine, "--variant=minbase", f"--components={components}", *options)
     run(*_IN_OWN_MOUNTS, "debootstrap", *options, root.suite, path, _mirror(root), *script,
-        log=log)  # fmt: skip
+        log=log, env=_PROCESSOR)  # fmt: skip
 
 
 def require_emulation(machine: str) -> None:
@@ -191,4 +195,4 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
         "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "PIP_NO_CACHE_DIR": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore",
     }  # fmt: skip
-    return {**fixed, **passed, **more}
+    return {**fixed, **_PROCESSOR, **passed, **more}

@@ -220,6 +220,19 @@ def test_pid_namespace(inode: int, btf: bool, level: str) -> None:
     assert kernel.check_pid_namespace(inode, btf=btf).level == level
 
 
+def test_a_chroot_into_a_plain_folder_is_told_of(tmp_path: Path) -> None:
+    """Its root is no mount: the OS kernel lists those below it alone."""
+    path = tmp_path / "mountinfo"
+    below = "68 67 0:21 / /proc rw - proc proc rw\n"
+    path.write_text(below)
+    finding = kernel.check_root_mount(path)
+    assert finding.level == "warning"
+    assert "mount --bind" in (finding.remedy or "")
+    path.write_text(f"67 45 254:0 /srv/root / rw - ext4 /dev/vda rw\n{below}")
+    assert kernel.check_root_mount(path).level == "ok"
+    assert kernel.check_root_mount(tmp_path / "absent").level == "note"
+
+
 def test_sysctl(tmp_path: Path) -> None:
     key = "kernel.perf_event_paranoid"
     assert kernel.check_sysctl(key, has_capability=True, root=tmp_path).level == "note"

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import json
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,6 @@ from trace_builder import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 INFO = "rlscope_trace-1.2.dist-info"
 BUILT = {
@@ -171,6 +171,37 @@ def test_what_does_not_run_here_says_what_mends_it(
         roots.require_emulation("riscv64")
     (tmp_path / "qemu-riscv64").touch()
     roots.require_emulation("riscv64")
+
+
+def test_another_machine_is_emulated_without_signed_addresses(tmp_path: Path) -> None:
+    """With them, what qemu is unless told otherwise, a check takes hours."""
+    from release_lib import roots
+
+    command = roots.entering(tmp_path, "true")
+    assert "QEMU_CPU=cortex-a72" in command[command.index("env") :]
+
+
+def test_a_python_is_moved_with_pip_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from release_lib import pythons
+
+    library = tmp_path / "built/lib/python3.12"
+    for name in ("site-packages/pip", "site-packages/other", "json/__pycache__", "test"):
+        (library / name).mkdir(parents=True)
+    python = tmp_path / "built/bin/python3.12"
+    python.parent.mkdir()
+    python.touch()
+    ran: list[tuple[object, ...]] = []
+    monkeypatch.setattr(pythons, "_candidates", lambda _versions: [Path("/usr/bin/x"), python])
+    monkeypatch.setattr(pythons, "_version", lambda _python: "3.12")
+    monkeypatch.setattr(pythons, "run", lambda *words, log: ran.append((*words, log.name)))
+    moved = tmp_path / "moved"
+    assert pythons.movable(["3.11"], moved) is None
+    assert pythons.movable(["3.12"], moved) == moved / "bin/python3.12"
+    assert ran[0][2:4] == ("$ORIGIN/../lib", moved / "bin/python3.12")
+    packages = moved / "lib/python3.12"
+    kept = {str(path.relative_to(packages)) for path in packages.rglob("*")}
+    assert kept == {"json", "site-packages", "site-packages/pip"}
+    assert (moved / "conda-meta/history").exists()
 
 
 def test_a_module_that_no_python_there_takes_ends_the_release(tmp_path: Path, tools: Path) -> None:

@@ -136,6 +136,23 @@ def check_pid_namespace(inode: int, *, btf: bool) -> Finding:
     return Finding(name, "error", what, "run on the host, or: docker run --pid=host ...")
 
 
+def check_root_mount(mounts: Path = Path("/proc/self/mountinfo")) -> Finding:
+    """Check for a chroot into a plain folder: the OS kernel does not list the mount of its files.
+
+    What serves them is not known then, and nothing that might be made to wait is read.
+    """
+    name = "root_mount"
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return Finding(name, "note", f"not known: {mounts} cannot be read")
+    # Number, parent, device, root, and then where it is mounted.
+    if any(line.split()[4:5] == ["/"] for line in lines):
+        return Finding(name, "ok", "the root directory is a mount")
+    what = "in a chroot that is no mount: no functions, phases and calls of programs in it"
+    return Finding(name, "warning", what, "before chroot FOLDER: mount --bind FOLDER FOLDER")
+
+
 def check_sysctl(key: str, *, has_capability: bool, root: Path = SYSCTL_ROOT) -> Finding:
     """Report a sysctl that narrows what processes without CAP_BPF and CAP_PERFMON may do."""
     name = key.rpartition(".")[2]

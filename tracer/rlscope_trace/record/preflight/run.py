@@ -66,6 +66,7 @@ def _kernel_findings(release: str) -> list[Finding]:
         kernel.check_tracefs(needed=not btf),
         kernel.check_lockdown(),
         kernel.check_pid_namespace(Path("/proc/self/ns/pid").stat().st_ino, btf=btf),
+        kernel.check_root_mount(),
         kernel.check_memlock(memlock_bytes, release=release, can_raise=can_raise),
     ]
 
