@@ -176,6 +176,23 @@ for update in range(10):
     add("backpropagation", start)
 busy(0.3)
 """
+# A text is written for each line of the batch, which is then learned from; another network is asked once.
+WRITING = """
+network, optimizer = make(9, 9)
+other, _ = make(9, 9)
+begin = now()
+for update in range(10):
+    seen = torch.randn(16, 9)
+    for letter in range(12):
+        busy(0.002); start = now()
+        with torch.no_grad(): network(seen)
+        add("inference", start)
+    busy(0.02); start = now()
+    with torch.no_grad(): wanted = other(seen)
+    for epoch in range(20): learn((network(seen) - wanted).square().mean())
+    add("backpropagation", start)
+busy(0.3)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +264,13 @@ def test_acting_by_itself_is_the_forward_pass(harness: Harness) -> None:
     ranges = of_learner(run(harness, SEARCH), {"backpropagation": 7, "inference": 7})
     found = counts(ranges)
     assert found == {"inference": 200, "backpropagation": 10}
+
+
+def test_a_model_that_writes_is_no_target_network(harness: Harness) -> None:
+    """However many lines it writes at once; a network that is asked once in each update is one."""
+    ranges = of_learner(run(harness, WRITING), {"backpropagation": 7, "inference": 7})
+    # In the first update it is not known yet.
+    assert counts(ranges) == {"inference": 121, "backpropagation": 10}
 
 
 def test_an_optimizer_step_ends_an_update_where_nothing_else_does(harness: Harness) -> None:

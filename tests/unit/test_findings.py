@@ -508,6 +508,21 @@ def test_a_lock_that_another_thread_of_the_process_has(
             )
 
 
+@pytest.mark.parametrize("is_mutex", [True, False], ids=["a lock", "perhaps a signal"])
+def test_who_has_a_lock_of_a_file_has_it_whatever_it_does(
+    builder: TraceBuilder, *, is_mutex: bool
+) -> None:
+    """An evaluator steps environments meanwhile; behind a signal that were what is waited for."""
+    main, other = builder.process(pid=1), builder.process(pid=2)
+    builder.thread(main, states=[run(10), sleep(79), woken(1, by=2), run(10)])
+    builder.thread(other, states=[run(100, cpu=1)])
+    builder.wait(1, 10, 89, "lock", is_mutex=is_mutex)
+    builder.operation(2, 5, 95, "simulation", source="auto", steps=1)
+    builder.operation(1, 0, 100, "update")
+    found = codes(builder)
+    assert found["lock_contention" if is_mutex else "simulation_bound"] >= 79
+
+
 def test_what_a_thread_of_its_own_hands_over_is_no_lock_of_others(builder: TraceBuilder) -> None:
     """A pool: a thread takes the result of another process, and wakes the one that leads."""
     main = builder.process(pid=1)

@@ -471,7 +471,7 @@ CATALOG = (
         "native_code",
         "sampled_layer IN ('backend', 'other')",
         "runs native code that is in no phase",
-        "copy less; if it is a phase, mark it as one",
+        "fewer, larger calls; copy less; mark the phase",
         _FUNCTIONS.format(code="native_code"),
         0.1,
         proof="--view path-functions",

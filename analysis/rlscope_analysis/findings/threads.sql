@@ -139,14 +139,17 @@ WHERE n.source = 'auto' AND n.name IN ('backpropagation', 'inference')
 -- Somebody waits for a lock. The leading thread is handed over what a phase says that it waits for, by a condition,
 -- which is made of locks; and so is whoever a thread of its own process wakes, while the path is in another one, and who
 -- waits for a signal of another process.
--- Where no phase says so, and the path is on another thread of Python in its process, that one has the lock.
+-- Where no phase says so, and the path is on another thread of Python in its process, that one has the lock. Another
+-- process that has a lock which only one can have, as that of a file, has it whatever it does meanwhile.
 CREATE TABLE _limit_lock AS
 WITH woken AS (
   SELECT s.thread_id, s.start_ns, t.process_id AS waker_process_id
   FROM thread_state_coded AS s JOIN thread AS t ON t.thread_id = s.waker_thread_id
   WHERE s.thread_id IN (SELECT waiter_thread_id FROM critical_path_coded WHERE wait = 'lock')
 ), waited AS (
-  SELECT w.thread_id, w.start_ns, w.lock_address IS NOT NULL AND h.thread_id IS NULL AS is_signal
+  SELECT
+    w.thread_id, w.start_ns, w.end_ns, w.lock_address IS NOT NULL AND h.thread_id IS NULL AS is_signal,
+    w.is_mutex
   FROM wait_coded AS w
   LEFT JOIN _wait_for_holder AS h ON h.thread_id = w.thread_id AND h.start_ns = w.start_ns
   WHERE w.kind = 'lock'
@@ -157,7 +160,8 @@ SELECT
   coalesce(c.is_watched AND o.phase = 'wait', false)
     OR coalesce(b.waker_process_id = w.process_id AND t.process_id <> w.process_id, false)
     OR coalesce(h.is_signal AND t.process_id <> w.process_id, false) AS is_handed_over,
-  c.is_watched AND o.phase IS DISTINCT FROM 'wait' AND t.is_lead AND t.of_python AS is_locked
+  (c.is_watched AND o.phase IS DISTINCT FROM 'wait' AND t.is_lead AND t.of_python)
+    OR coalesce(h.is_mutex AND h.end_ns > c.start_ns AND t.process_id <> w.process_id, false) AS is_locked
 FROM (
   SELECT *, waiter_thread_id IN (SELECT thread_id FROM _limit_watched) AS is_watched FROM critical_path_coded
   WHERE wait = 'lock' AND thread_id <> waiter_thread_id

@@ -11,6 +11,8 @@ ACTS, LEARNS, ACTS_THEN_LEARNS = core.INFERENCE, core.BACKPROPAGATION, core.DATA
 # As in place.c.
 FRAMES = 4
 MAX_PENDING = 64
+# A model that is asked so often from one place, while nothing is learned, writes or searches.
+REPEATED = 3
 
 
 class CallSites:
@@ -52,7 +54,7 @@ class CallSites:
         else:
             is_learning = has_grad
         pending = self.local.__dict__.setdefault("pending", [])
-        pending.append((place, has_grad, batch, is_learning))
+        pending.append((place, has_grad, batch, is_learning, id(arguments[0]) if arguments else 0))
         evaluation.note_forward(arguments)
         is_learning = is_learning or (has_grad and self.acts_without_grad)
         phase = core.BACKPROPAGATION if is_learning else core.INFERENCE
@@ -74,7 +76,7 @@ class CallSites:
             pending.clear()
             return
         last_batch = pending[-1][2] if pending else 0
-        for place, has_grad, batch, is_learning in pending:
+        for place, has_grad, batch, is_learning, _ in pending:
             if phase == core.SIMULATION:
                 # One that learning led to, of another size than the acting one: not known yet.
                 if is_learning and batch != last_batch:
@@ -92,18 +94,30 @@ class CallSites:
         """Settle those of a thread that steps no environment.
 
         Where something else is waited for next they led to no learning. Before learning those
-        without gradients are part of it if they see as much as training does: target networks.
+        without gradients are part of it if they see as much as training does: target networks,
+        but not a model that is asked again and again.
         """
         if phase != core.BACKPROPAGATION:
             for place, *_ in pending:
                 core.native.settle(place, ACTS)
             return
-        self.learning_batches.update(batch for _, has_grad, batch, _ in pending if has_grad)
-        for place, has_grad, batch, _ in pending:
-            if has_grad or batch in self.learning_batches:
+        self.learning_batches.update(batch for _, has_grad, batch, *_ in pending if has_grad)
+        repeated = _repeated(
+            (place, module) for place, has_grad, *_, module in pending if not has_grad
+        )
+        for place, has_grad, batch, _, module in pending:
+            is_target = batch in self.learning_batches and (place, module) not in repeated
+            if has_grad or is_target:
                 core.native.settle(place, LEARNS)
             else:
                 core.native.settle(place, ACTS_THEN_LEARNS if acts_by_waiting else ACTS)
+
+
+def _repeated(calls):
+    counts = {}
+    for call in calls:
+        counts[call] = counts.get(call, 0) + 1
+    return {call for call, count in counts.items() if count >= REPEATED}
 
 
 def _batch_size(arguments):
