@@ -176,7 +176,7 @@ for update in range(10):
     add("backpropagation", start)
 busy(0.3)
 """
-# A text is written for each line of the batch, which is then learned from; another network is asked once.
+# A text is written for each line of a batch, and learned from; another network is asked once.
 WRITING = """
 network, optimizer = make(9, 9)
 other, _ = make(9, 9)

@@ -578,6 +578,29 @@ def test_native_code_of_the_function_that_is_named_is_said(
     assert said.endswith(f"{words}, 90 % with the native code in it." if has_both else f"{words}.")
 
 
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        (("Choice.sample (c.py:5)", "Choice.__init__ (c.py:9)"), ", mostly Choice: 90 %"),
+        (("Choice.sample (c.py:5)", "Choice.__init__ (c.py:9)", "step (a.py:2)"), ": 90 %"),
+        (("Choice.sample (c.py:5)", "Choice.sample (c.py:6)"), ", mostly Choice.sample: 90 %"),
+    ],
+    ids=["most", "less", "one method"],
+)
+def test_a_class_is_named_where_its_methods_together_are_most(
+    builder: TraceBuilder, inner: tuple[str, ...], said: str
+) -> None:
+    turns = [state for _ in range(100) for state in (run(9), preempted(1))]
+    main = builder.thread(builder.process(pid=1), states=turns)
+    builder.coverage("cpu_sample")
+    builder.operation(main, 0, 1000, "iteration")
+    for at in range(100):
+        frames = ("<module> (a.py:1)", inner[at % len(inner)])
+        builder.sample(main, at * 10, "backend", frames=frames)
+    with rlscope_analysis.open(builder.write()) as trace:
+        assert f"in no phase{said}" in sentence_of(verdict(overview(trace)))
+
+
 def crew(builder: TraceBuilder, works: list[int]) -> None:
     """One step: the learner asks workers that work for so long, and waits until all answered."""
     main = builder.process(pid=1)
@@ -887,6 +910,33 @@ def test_workers_that_are_started_in_each_iteration(
     assert "straggler" not in reported
     with rlscope_analysis.open(builder.path) as trace:
         assert (overview(trace).findings[0]["code"] == "worker_start_up") == starts
+
+
+@pytest.mark.parametrize("name", ["python3.11", "simulator"])
+@pytest.mark.parametrize(
+    "frames", [(), (IMPORTS,), ("work (a.py:1)",)], ids=["", "imports", "works"]
+)
+def test_pythons_that_are_started_for_hardly_anything(
+    builder: TraceBuilder, name: str, frames: tuple[str, ...]
+) -> None:
+    """Each is one sample long, in no code of its own; another program may do its work there."""
+    main = builder.process(pid=1)
+    builder.coverage("cpu_sample")
+    turns = [(run(10), sleep(79), woken(1, by=at + 2), run(10)) for at in range(24)]
+    builder.thread(main, states=[state for turn in turns for state in turn])
+    for at in range(24):
+        start_ns = 100 * at + 9
+        child = builder.process(
+            pid=10 + at, name=name, parent=main, start_ns=start_ns, end_ns=start_ns + 82
+        )
+        thread = builder.thread(child, start_ns=start_ns, states=[woken(1, by=1), run(81)])
+        builder.sample(thread, start_ns + 40, "python" if frames else None, frames=frames)
+        builder.wait(1, 100 * at + 10, 100 * at + 89, "process")
+        builder.operation(1, 100 * at, 100 * at + 100, "update")
+    reported = codes(builder)
+    starts = name != "simulator" and "work (a.py:1)" not in frames
+    code = "worker_start_up" if starts else "worker_bound"
+    assert reported[code] / sum(reported.values()) >= 0.75
 
 
 def test_a_worker_that_has_done_its_work_only_ends(builder: TraceBuilder) -> None:

@@ -221,10 +221,12 @@ WITH born AS (
 ), import_sample AS (
   SELECT
     b.process_id, s.ts_ns,
-    array_to_string(k.frames, ' ') LIKE '%<frozen importlib._bootstrap%' AS imports
+    array_to_string(k.frames, ' ') LIKE '%<frozen importlib._bootstrap%' AS imports,
+    p.parent_process_id, p.name, b.has_ended AND p.name SIMILAR TO 'python[0-9.]*' AS may_only_start
   FROM cpu_sample AS s
   JOIN thread AS t ON t.thread_id = s.thread_id
   JOIN born AS b ON b.process_id = t.process_id
+  JOIN process AS p ON p.process_id = b.process_id
   LEFT JOIN stack AS k ON k.stack_id = s.stack_id
 ), imported AS (
   -- Until when a process mostly imports: where most more samples before are in imports than not. Without
@@ -237,10 +239,21 @@ WITH born AS (
     FROM import_sample
   )
   GROUP BY process_id HAVING max(more) > 0
+), only_started AS (
+  -- Pythons that are started again and again, for so little that of all of them hardly a sample is in their code.
+  SELECT p.process_id, p.end_ns AS ts_ns
+  FROM born AS b
+  JOIN process AS p ON p.process_id = b.process_id
+  JOIN (
+    SELECT parent_process_id, name FROM import_sample WHERE may_only_start GROUP BY ALL
+    HAVING count(DISTINCT process_id) >= 20 AND avg(CASE imports WHEN false THEN 1 ELSE 0 END) < 0.2
+  ) AS g ON g.parent_process_id = p.parent_process_id AND g.name = p.name
+  WHERE b.has_ended
 )
 SELECT
-  b.process_id, coalesce(f.first_ns, i.ts_ns) AS ready_ns, CASE WHEN b.has_ended THEN f.last_ns END AS done_ns
+  b.process_id, coalesce(f.first_ns, e.ts_ns, i.ts_ns) AS ready_ns, CASE WHEN b.has_ended THEN f.last_ns END AS done_ns
 FROM born AS b
 LEFT JOIN phases AS f ON f.process_id = b.process_id
 LEFT JOIN imported AS i ON i.process_id = b.process_id
-WHERE coalesce(f.first_ns, i.ts_ns) IS NOT NULL;
+LEFT JOIN only_started AS e ON e.process_id = b.process_id
+WHERE coalesce(f.first_ns, e.ts_ns, i.ts_ns) IS NOT NULL;

@@ -29,7 +29,8 @@ SELECT count(*) FILTER (
 )
 FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
 """
-# Whose cause is code that can be named: the innermost function that most of its samples are in.
+# Whose cause is code that can be named: the innermost function that most of its samples are in,
+# or else the class whose methods they are in.
 _BY_FUNCTION = frozenset({"python_overhead", "native_code", "worker_bound", "os_kernel"})
 _LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
 # A function counts for one where it is Python, and for the other where it calls native code.
@@ -49,18 +50,26 @@ WITH sampled AS (
   -- Once, also where it calls itself; whatever line of it.
   SELECT stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth
   FROM framed GROUP BY ALL
+), in_class AS (
+  SELECT
+    stack_id, n, regexp_extract(frame, '^(\\w+)[.]\\w+ [(]', 1) AS function,
+    max(depth) AS depth
+  FROM framed GROUP BY ALL HAVING function <> ''
 )
 """
 _FUNCTION_SQL = f"""
 {_SAMPLED_SQL}
-SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function
+SELECT function FROM (
+  SELECT *, false AS is_class FROM around UNION ALL BY NAME SELECT *, true AS is_class FROM in_class
+)
+WHERE NOT starts_with(function, '<module>') GROUP BY function, is_class
 HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled))
-ORDER BY sum(n * depth) / sum(n) DESC, function LIMIT 1
+ORDER BY is_class, sum(n * depth) / sum(n) DESC, function LIMIT 1
 """  # noqa: S608 - numbers of our own
 _WITHIN_SQL = f"""
 {_SAMPLED_SQL}
-SELECT sum(n) >= {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled) FROM around
-WHERE function = '{{function}}'
+SELECT sum(n) >= {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled)
+FROM (FROM around UNION ALL BY NAME FROM in_class) WHERE function = '{{function}}'
 """  # noqa: S608 - numbers of our own
 # Whose cause is a thread that can be named: one of another process by the name of that.
 _BY_HOLDER = frozenset({"lock_contention", "thread_bound"})
