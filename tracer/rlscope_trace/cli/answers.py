@@ -37,6 +37,14 @@ PerOption = Annotated[
         show_default=False,
     ),
 ]
+RedactOption = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Leave out of the page what tells who ran what where: hosts, users, command lines,"
+        " titles of processes, paths, files of functions.",
+    ),
+]
 
 
 class AnswerFormat(str, Enum):

@@ -16,6 +16,7 @@ from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import (
     AnswerFormat,
     PerOption,
+    RedactOption,
     render,
     telling_interrupts,
 )
@@ -72,14 +73,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact",
-            help="Leave hosts, users, command lines, titles of processes, paths and files of"
-            " functions out of the page.",
-        ),
-    ] = False,
+    redact: RedactOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Tell whether a program got better or worse, where, and whether that is more than noise.

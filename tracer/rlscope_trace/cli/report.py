@@ -11,7 +11,13 @@ import typer
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.answers import FromOption, PerOption, ToOption, telling_interrupts
+from rlscope_trace.cli.answers import (
+    FromOption,
+    PerOption,
+    RedactOption,
+    ToOption,
+    telling_interrupts,
+)
 from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.reading import write_nothing_but
@@ -36,14 +42,7 @@ def report(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact",
-            help="Leave out what tells who ran what where: hosts, users, command lines, titles of"
-            " processes, paths, files of functions.",
-        ),
-    ] = False,
+    redact: RedactOption = False,
     per: PerOption = None,
     start: FromOption = None,
     end: ToOption = None,
