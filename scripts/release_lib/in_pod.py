@@ -26,7 +26,7 @@ MEASURE = """
 SELECT (SELECT count(*) FROM process) AS processes,
        (SELECT sum(running_ns) FROM thread_time) / (SELECT max(end_ns) - min(start_ns) FROM thread)
          AS running,
-       (SELECT count(*) FROM cpu_sample) AS samples
+       (SELECT count(*) FROM cpu_sample WHERE stack_id IS NOT NULL) AS functions
 """
 
 
@@ -47,7 +47,11 @@ CASES = {
 
 
 def furnish(root: str) -> None:
-    """Mount what a container has: /proc of this pid namespace, /sys and /tmp of its own, /dev."""
+    """Mount what a container has: /proc of this pid namespace, /sys and /tmp of its own, /dev.
+
+    The root is a mount, too: what files lie on is known only from there on.
+    """
+    subprocess.run(["mount", "--bind", root, root], check=True)
     for kind, place, options in (
         ("proc", "proc", "rw"),
         ("sysfs", "sys", "ro"),
