@@ -72,6 +72,20 @@ def test_a_redacted_comparison_does_not_tell_who_ran_what_where(tmp_path: Path) 
     assert [one.given.get("data-v") for one in Page(hidden).elements] == numbers
 
 
+def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
+    """By no name, and in no format."""
+    trace = training(tmp_path / "trace.duckdb", rounds=3).write()
+    (tmp_path / "link.html").symlink_to(trace)
+    (tmp_path / "hard.json").hardlink_to(trace)
+    before = trace.read_bytes()
+    for output in (trace, tmp_path / "link.html", tmp_path / "hard.json"):
+        for ask in (("compare", trace, trace), ("report", trace), ("export", "perfetto", trace)):
+            done = rlscope(*ask, "-o", output, "--force")
+            assert done.returncode == 2, done.stderr
+            assert "is what is read" in done.stderr
+    assert trace.read_bytes() == before
+
+
 def test_the_name_of_the_output_says_the_format(sides: tuple[Path, Path], tmp_path: Path) -> None:
     formats = {"a.json": "json", "a.md": "markdown", "a.csv": "csv", "a": "table"}
     for name, option in formats.items():

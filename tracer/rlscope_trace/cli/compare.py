@@ -99,12 +99,13 @@ def compare(  # noqa: PLR0913 - one parameter per option
     if output is None or not to_file:
         write_stdout(chunks, is_data=shown is AnswerFormat.CSV)
         return
-    write_timeline(output, [chunk.encode() for chunk in chunks], force=force, mode=permissions)
+    pieces = [chunk.encode() for chunk in chunks]
+    write_timeline(output, pieces, force=force, read=(*before, *after), mode=permissions)
     messages.say(f"wrote {output}")
 
 
 def _format_of(output: Path | None) -> AnswerFormat:
-    return _SUFFIXES.get(output.suffix if output else "", AnswerFormat.TABLE)
+    return _SUFFIXES.get(output.suffix.lower() if output else "", AnswerFormat.TABLE)
 
 
 def _hiding(traces: Sequence[Path]) -> Callable[[str], str]:

@@ -98,7 +98,7 @@ def _export(  # noqa: PLR0913 - one parameter per option
         timeline = Timeline(opened, form, start=start, end=end)
         total = timeline.total_rows or 0
         pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
-        file_bytes = write_timeline(output, pieces, force=force, mode=permissions)
+        file_bytes = write_timeline(output, pieces, force=force, read=(trace,), mode=permissions)
     if timeline.is_complete:
         _report(timeline, output, file_bytes, time.monotonic() - began_s)
 

@@ -67,7 +67,9 @@ def report(  # noqa: PLR0913 - one parameter per option
         with open_trace(trace, start=start, end=end, progress=progress) as opened:
             read_page, render = loading.result()
             page = render(read_page(opened, per=per), redact=redact)
-    file_bytes = write_timeline(place, [page.encode()], force=force, mode=permissions)
+    file_bytes = write_timeline(
+        place, [page.encode()], force=force, read=(trace,), mode=permissions
+    )
     if not is_stdout(place) and file_bytes is not None:
         messages.say(
             f"wrote {place}: {file_bytes / 1e3:,.0f} kB in {time.monotonic() - began_s:.1f} s;"

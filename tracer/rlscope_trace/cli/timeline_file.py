@@ -28,16 +28,23 @@ def is_stdout(output: Path) -> bool:
 
 
 def write_timeline(
-    output: Path, pieces: Iterable[bytes], *, force: bool, mode: int = PRIVATE_MODE
+    output: Path,
+    pieces: Iterable[bytes],
+    *,
+    force: bool,
+    read: Iterable[Path],
+    mode: int = PRIVATE_MODE,
 ) -> int | None:
     """Write the pieces to the output; returns how many bytes it has then, None: that is not known.
 
-    A file has another name until it is complete, and is gzipped where its own ends in .gz; what was
-    interrupted or failed leaves nothing. Raises UsageError where there is a file already and no
-    `force`, or where stdout is a terminal; TracerError where the output cannot be written.
+    read: what they are made of, which is never replaced. A file has another name until it is
+    complete, and is gzipped where its own ends in .gz; what was interrupted or failed leaves
+    nothing. Raises UsageError where there is a file already and no `force`, or where stdout is a
+    terminal; TracerError where the output cannot be written.
     """
     if is_stdout(output):
         return _write_stdout(pieces)
+    refuse_read(output, read)
     try:
         if output.exists() and not output.is_file() and not output.is_dir():
             # A pipe or a device takes the bytes; no file may come in its place.
@@ -52,6 +59,17 @@ def write_timeline(
             f"cannot write {output}: {reason_of(error)}",
             hint=writing_hint(error, "choose another place with -o"),
         ) from error
+
+
+def refuse_read(output: Path, read: Iterable[Path]) -> None:
+    """Raise UsageError where the output is a file that is read, by whatever name."""
+    for path in read:
+        try:
+            is_read = output.samefile(path)
+        except OSError:
+            continue
+        if is_read:
+            raise UsageError(f"{output} is what is read", hint="name another file with -o")
 
 
 def _write_file(place: Place, pieces: Iterable[bytes], *, force: bool, mode: int) -> int:
