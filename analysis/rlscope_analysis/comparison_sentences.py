@@ -40,7 +40,9 @@ def _change(what: str, of: dict[str, Any], kind: str = "") -> str:
         return text
     text += f" ({(new - base) / base * 100:+.1f} %"
     if of["low_ns"] is not None:
-        text += f"; 95 %: {of['low_ns'] / base * 100:+.1f} .. {of['high_ns'] / base * 100:+.1f} %"
+        # Nothing takes less than no time.
+        low = max(of["low_ns"] / base * 100, -100.0)
+        text += f"; 95 %: {low:+.1f} .. {of['high_ns'] / base * 100:+.1f} %"
     return f"{text})"
 
 

@@ -244,7 +244,8 @@
       const found = [], open = new Map();
       for (let i = first; i < last; i++) {
         if (p.lane[i] < 0) continue;
-        const left = x(p.from[i]), right = Math.max(x(p.to[i]), left + 0.5), piece = open.get(p.lane[i]);
+        // Far beyond the edges numbers of the canvas are too coarse.
+        const left = Math.max(x(p.from[i]), side - 4), right = Math.min(Math.max(x(p.to[i]), left + 0.5), width + 4), piece = open.get(p.lane[i]);
         if (piece && left - piece[2] < 0.5) { piece[2] = Math.max(piece[2], right); continue; }
         const next = [p.lane[i], left, right];
         open.set(p.lane[i], next); found.push(next);
