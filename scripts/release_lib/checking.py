@@ -137,9 +137,11 @@ def _try_containers(shared: Path) -> bool:
                  "--kill-child", sys.executable, in_pod.__file__, name, recorder, one)  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         found = json.loads(done.stdout) if done.returncode == 0 else {}
-        works = found.get("processes") == 1 and found["running"] > _BUSY and found["functions"] > 0
+        works = found.get("processes") == 1 and found["running"] > _BUSY and found["samples"] > 0
         user = "root" if case.user == 0 else "the program's user"
         outcome = "yes" if works else f"no: {found or done.stderr}"
+        if works:
+            outcome += f", a function in {found['functions']} of {found['samples']} samples"
         say(f"container: {case.sees}; recorder is {user}, {case.capabilities.upper()}: {outcome}")
         good &= works
     return good

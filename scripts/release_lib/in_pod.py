@@ -26,6 +26,7 @@ MEASURE = """
 SELECT (SELECT count(*) FROM process) AS processes,
        (SELECT sum(running_ns) FROM thread_time) / (SELECT max(end_ns) - min(start_ns) FROM thread)
          AS running,
+       (SELECT count(*) FROM cpu_sample) AS samples,
        (SELECT count(*) FROM cpu_sample WHERE stack_id IS NOT NULL) AS functions
 """
 
