@@ -114,7 +114,9 @@ def _cells(
         exact = row[at] if column.unit in _EXACT and isinstance(row[at], (int, float)) else None
         words = inside + written(row, at)
         inside = ""
-        yield m.tag("td", words, class_="n" if is_number else None, data_v=exact)
+        # What is cut there stands in full where one points at it.
+        full = row[at] if words.endswith("...") and isinstance(row[at], str) else None
+        yield m.tag("td", words, class_="n" if is_number else None, data_v=exact, title=full)
         if column.share_of is not None:
             error = row[places[column.share_error]] if column.share_error in places else None
             share = share_cell(row[at], row[places[column.share_of]], error)
