@@ -79,8 +79,11 @@ def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "hard.json").hardlink_to(trace)
     before = trace.read_bytes()
     for output in (trace, tmp_path / "link.html", tmp_path / "hard.json"):
-        for ask in (("compare", trace, trace), ("report", trace), ("export", "perfetto", trace)):
-            done = rlscope(*ask, "-o", output, "--force")
+        for ask in (
+            ("compare", trace, trace), ("report", trace), ("export", "perfetto", trace),
+            ("summarize", trace), ("gate", "--base", trace, "--new", trace, "--save", output),
+        ):  # fmt: skip
+            done = rlscope(*ask, *(() if "gate" in ask else ("-o", output)), "--force")
             assert done.returncode == 2, done.stderr
             assert "is what is read" in done.stderr
     assert trace.read_bytes() == before

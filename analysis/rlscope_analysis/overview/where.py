@@ -48,28 +48,26 @@ WITH sampled AS (
   FROM sampled AS s JOIN stack AS k ON k.stack_id = s.stack_id
 ), around AS (
   -- Once, also where it calls itself; whatever line of it.
-  SELECT stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth
-  FROM framed GROUP BY ALL
-), in_class AS (
   SELECT
-    stack_id, n, regexp_extract(frame, '^(\\w+)[.]\\w+ [(]', 1) AS function,
-    max(depth) AS depth
+    stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth,
+    false AS is_class
+  FROM framed GROUP BY ALL
+  UNION ALL
+  SELECT
+    stack_id, n, regexp_extract(frame, '^(\\w+)[.]\\w+ [(]', 1) AS function, max(depth), true
   FROM framed GROUP BY ALL HAVING function <> ''
 )
 """
 _FUNCTION_SQL = f"""
 {_SAMPLED_SQL}
-SELECT function FROM (
-  SELECT *, false AS is_class FROM around UNION ALL BY NAME SELECT *, true AS is_class FROM in_class
-)
-WHERE NOT starts_with(function, '<module>') GROUP BY function, is_class
+SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function, is_class
 HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled))
 ORDER BY is_class, sum(n * depth) / sum(n) DESC, function LIMIT 1
 """  # noqa: S608 - numbers of our own
 _WITHIN_SQL = f"""
 {_SAMPLED_SQL}
-SELECT sum(n) >= {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled)
-FROM (FROM around UNION ALL BY NAME FROM in_class) WHERE function = '{{function}}'
+SELECT sum(n) >= {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled) FROM around
+WHERE function = '{{function}}'
 """  # noqa: S608 - numbers of our own
 # Whose cause is a thread that can be named: one of another process by the name of that.
 _BY_HOLDER = frozenset({"lock_contention", "thread_bound"})

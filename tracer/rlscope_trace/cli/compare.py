@@ -20,7 +20,7 @@ from rlscope_trace.cli.answers import (
     render,
     telling_interrupts,
 )
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.output import write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
@@ -72,7 +72,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    force: ForceOption = False,
     redact: RedactOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
@@ -81,12 +81,12 @@ def compare(  # noqa: PLR0913 - one parameter per option
     Two traces, or several runs of each side: --base old*.duckdb --new new*.duckdb. Times are per
     iteration; docs/compare.md explains each number.
     """
-    to_file = output is not None and not is_stdout(output)
+    place = None if output is None or is_stdout(output) else output
     shown = output_format or _format_of(output)
     if redact and shown is not AnswerFormat.HTML:
         raise UsageError("only a page can be redacted", hint="-o FILE.html, or --format html")
     permissions = parse_mode(mode)
-    write_nothing_but(*((output,) if output and to_file else ()), mode=permissions)
+    write_nothing_but(*((place,) if place else ()), mode=permissions)
     before, after = sides_of(traces, base, new)
     with telling_interrupts():
         found = compared(*read_sides(before, after, per=per))
@@ -95,13 +95,13 @@ def compare(  # noqa: PLR0913 - one parameter per option
             answer = replace(answer, head=(("base", _names(before)), ("new", _names(after))))
         hide = _hiding([*before, *after]) if redact else str
         limit = None if every else FIRST_SCREEN
-        chunks = list(render(answer, shown, limit=limit, to_file=to_file, hide=hide))
-    if output is None or not to_file:
+        chunks = list(render(answer, shown, limit=limit, to_file=place is not None, hide=hide))
+    if place is None:
         write_stdout(chunks, is_data=shown is AnswerFormat.CSV)
         return
     pieces = [chunk.encode() for chunk in chunks]
-    write_timeline(output, pieces, force=force, read=(*before, *after), mode=permissions)
-    messages.say(f"wrote {output}")
+    write_timeline(place, pieces, force=force, read=(*before, *after), mode=permissions)
+    messages.say(f"wrote {place}")
 
 
 def _format_of(output: Path | None) -> AnswerFormat:

@@ -12,7 +12,7 @@ from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.export.timeline import Timeline
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
@@ -37,7 +37,6 @@ _To = Annotated[
     str | None,
     typer.Option("--to", metavar="TIME", help="Only what begins before.", show_default=False),
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Replace the output.")]
 
 
 @app.command()
@@ -51,7 +50,7 @@ def perfetto(  # noqa: PLR0913 - one parameter per option
     ] = Path("trace.pftrace.gz"),
     start: _From = None,
     end: _To = None,
-    force: _Force = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Write Perfetto's protobuf: open it at https://ui.perfetto.dev, or with trace_processor."""
@@ -69,7 +68,7 @@ def chrome(  # noqa: PLR0913 - one parameter per option
     ] = Path("trace.json.gz"),
     start: _From = None,
     end: _To = None,
-    force: _Force = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Write Chrome's JSON as the PyTorch profiler does: for what reads Kineto's files."""

@@ -1,4 +1,4 @@
-"""The option --mode: who may read what a command writes."""
+"""The options of what a command writes: who may read it, and whether it replaces a file."""
 
 from typing import Annotated
 
@@ -15,6 +15,7 @@ ModeOption = Annotated[
         help="Permissions of the file: it holds command lines and paths of the program.",
     ),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output.")]
 DEFAULT_MODE = f"{PRIVATE_MODE:o}"
 
 

@@ -188,14 +188,14 @@ def _judge(asked: _Asked, base: Sequence[Path], new: Sequence[Path]) -> int:
     if not after:
         raise UsageError("no trace is given", hint="rlscope-trace gate --save FILE TRACES")
     if asked.save is not None:
-        write_file(asked.save, text_of(after), force=asked.force)
+        write_file(asked.save, text_of(after), force=asked.force, read=new)
         messages.say(f"wrote {asked.save}: a baseline of {len(after)} runs")
     if not asked.limits:
         return 0
     found = compared(before, after)
     results = limits_of.held(found, asked.limits)
     if asked.junit is not None:
-        write_file(asked.junit, junit(found, results), force=asked.force)
+        write_file(asked.junit, junit(found, results), force=asked.force, read=new)
     write_stdout(_text(asked.format, found, results))
     return EXIT_CODES[limits_of.outcome_of(results)]
 

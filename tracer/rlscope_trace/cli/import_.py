@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.saving import ProgressBar, add_derived, progress_bar, report_import
 from rlscope_trace.outputs.names import require_possible, require_utf8
@@ -31,7 +31,6 @@ app = typer.Typer(
 )
 
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Trace to write.")]
-_Force = Annotated[bool, typer.Option("--force", help="Replace the output.")]
 
 
 @app.command()
@@ -48,7 +47,7 @@ def kineto(
         bool,
         typer.Option("--salvage", help="Keep what comes before the damage in a damaged file."),
     ] = False,
-    force: _Force = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of the PyTorch profiler (Kineto, Chrome JSON), all of them into one trace."""
@@ -70,7 +69,7 @@ def nsys(
         typer.Argument(help="SQLite exports of Nsight Systems.", show_default=False),
     ],
     output: _Output = Path("trace.duckdb"),
-    force: _Force = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import traces of Nsight Systems: nsys export --type sqlite REPORT.nsys-rep."""
@@ -109,7 +108,7 @@ def xplane(
         ),
     ] = None,
     output: _Output = Path("trace.duckdb"),
-    force: _Force = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Import profiles of JAX (jax.profiler), with the phases inside of what is one jit."""

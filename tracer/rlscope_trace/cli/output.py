@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlscope_analysis.renderers.grid import BOLD, PLAIN
 from rlscope_analysis.wording import harmless
 from rlscope_trace.errors import TracerError, writing_hint
-from rlscope_trace.outputs.place import open_place, write_output
+from rlscope_trace.outputs.place import open_place, refuse_read, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +66,12 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         ) from error
 
 
-def write_file(path: Path, text: str, *, force: bool) -> None:
-    """Write a new file; with `force` also in the place of one that exists."""
+def write_file(path: Path, text: str, *, force: bool, read: Iterable[Path] = ()) -> None:
+    """Write a new file; with `force` also in the place of one that exists.
+
+    read: what it is made of, which is never replaced.
+    """
+    refuse_read(path, read)
     try:
         write_output(path, text.encode(errors="backslashreplace"), overwrite=force)
     except OSError as error:

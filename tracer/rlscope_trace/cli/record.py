@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
 from rlscope_trace.cli.last_option import last_seconds
 from rlscope_trace.cli.live_line import ProgressMode
@@ -65,7 +65,7 @@ def record(  # noqa: PLR0913 - one parameter per option
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The trace to write.")
     ] = _DEFAULT_OUTPUT,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
     loader: Annotated[
         LoaderName, typer.Option(help="What loads the probes: libbpf, or Debian's bcc.")

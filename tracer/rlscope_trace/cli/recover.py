@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
@@ -31,7 +31,7 @@ def recover(
         Path | None,
         typer.Option("--output", "-o", help="Trace to write; default: the spool without .spool."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
 ) -> None:
     """Make a trace of the spool of a recorder that was killed, or that could not save.

@@ -18,7 +18,7 @@ from rlscope_trace.cli.answers import (
     ToOption,
     telling_interrupts,
 )
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
@@ -41,7 +41,7 @@ def report(  # noqa: PLR0913 - one parameter per option
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    force: ForceOption = False,
     redact: RedactOption = False,
     per: PerOption = None,
     start: FromOption = None,

@@ -117,7 +117,7 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         if output is None:
             write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
         else:
-            write_file(output, "".join(chunks), force=force)
+            write_file(output, "".join(chunks), force=force, read=(trace,))
 
 
 def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | None:

@@ -8,7 +8,7 @@ import sys
 from typing import IO, TYPE_CHECKING, cast
 
 from rlscope_trace.errors import TracerError, UsageError, reason_of, writing_hint
-from rlscope_trace.outputs.place import PRIVATE_MODE, Place, open_place
+from rlscope_trace.outputs.place import PRIVATE_MODE, Place, open_place, refuse_read
 from rlscope_trace.outputs.trusted import open_existing
 from rlscope_trace.signals import signals_interrupt
 
@@ -32,7 +32,7 @@ def write_timeline(
     pieces: Iterable[bytes],
     *,
     force: bool,
-    read: Iterable[Path],
+    read: Iterable[Path] = (),
     mode: int = PRIVATE_MODE,
 ) -> int | None:
     """Write the pieces to the output; returns how many bytes it has then, None: that is not known.
@@ -59,17 +59,6 @@ def write_timeline(
             f"cannot write {output}: {reason_of(error)}",
             hint=writing_hint(error, "choose another place with -o"),
         ) from error
-
-
-def refuse_read(output: Path, read: Iterable[Path]) -> None:
-    """Raise UsageError where the output is a file that is read, by whatever name."""
-    for path in read:
-        try:
-            is_read = output.samefile(path)
-        except OSError:
-            continue
-        if is_read:
-            raise UsageError(f"{output} is what is read", hint="name another file with -o")
 
 
 def _write_file(place: Place, pieces: Iterable[bytes], *, force: bool, mode: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlscope_trace.cli import messages
-from rlscope_trace.cli.file_mode import DEFAULT_MODE, ModeOption, parse_mode
+from rlscope_trace.cli.file_mode import DEFAULT_MODE, ForceOption, ModeOption, parse_mode
 from rlscope_trace.cli.gpu import CuptiName, GraphsName, gpu_settings
 from rlscope_trace.cli.last_option import last_seconds
 from rlscope_trace.cli.live_line import ProgressMode
@@ -74,7 +74,7 @@ def top(  # noqa: PLR0913 - one parameter per option
             " more. Until then the disk holds no more than that.",
         ),
     ] = "60s",
-    force: Annotated[bool, typer.Option("--force", help="Replace the output.")] = False,
+    force: ForceOption = False,
     mode: ModeOption = DEFAULT_MODE,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep all from the beginning, as if r were pressed.")

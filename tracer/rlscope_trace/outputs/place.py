@@ -29,7 +29,7 @@ from rlscope_trace.outputs.private import (
 from rlscope_trace.outputs.trusted import closing, is_way_ours_alone, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 PRIVATE_MODE = 0o600
@@ -41,6 +41,24 @@ _NO_LINKS = frozenset(
 )
 _elsewhere: dict[Path, PrivateFolder] = {}
 """By output: private folders that are not beside it."""
+
+
+def is_one_of(output: Path, read: Iterable[Path]) -> bool:
+    """Tell whether the output is one of the files that are read, by whatever name."""
+
+    def is_same(path: Path) -> bool:
+        try:
+            return output.samefile(path)
+        except OSError:
+            return False
+
+    return any(map(is_same, read))
+
+
+def refuse_read(output: Path, read: Iterable[Path]) -> None:
+    """Raise OutputExistsError where the output is one of the files that are read."""
+    if is_one_of(output, read):
+        raise OutputExistsError(f"{output} is what is read", hint="name another file with -o")
 
 
 @dataclass(frozen=True, slots=True)

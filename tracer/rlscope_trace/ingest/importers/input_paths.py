@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlscope_trace.errors import UsageError
+from rlscope_trace.outputs.place import is_one_of
 
 
 def check_paths(files: Sequence[Path], output: Path) -> None:
@@ -18,7 +19,7 @@ def check_paths(files: Sequence[Path], output: Path) -> None:
         if real in seen:
             raise UsageError(f"{path} was named twice", hint="name each file once")
         seen.add(real)
-    if os.path.realpath(output) in seen:
+    if is_one_of(output, files):
         raise UsageError(
             f"{output} is one of the files to import", hint="choose another output with -o"
         )
