@@ -26,6 +26,8 @@ _FAIL_SECONDS = 5
 _LAYOUT_ROOT = "bookworm"
 # Of the time recorded, which a program that only computes runs, whatever else the machine does.
 _BUSY = 0.2
+# Of the samples of it, those that have a Python function: not those of its start-up.
+_NAMED = 0.5
 
 
 def check(names: Sequence[str], *, sdist: bool) -> int:
@@ -137,7 +139,8 @@ def _try_containers(shared: Path) -> bool:
                  "--kill-child", sys.executable, in_pod.__file__, name, recorder, one)  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         found = json.loads(done.stdout) if done.returncode == 0 else {}
-        works = found.get("processes") == 1 and found["running"] > _BUSY and found["samples"] > 0
+        works = found.get("processes") == 1 and found["running"] > _BUSY
+        works = works and found["functions"] > _NAMED * found["samples"]
         user = "root" if case.user == 0 else "the program's user"
         outcome = "yes" if works else f"no: {found or done.stderr}"
         if works:

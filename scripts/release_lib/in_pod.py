@@ -22,6 +22,8 @@ end = time.monotonic() + {seconds}
 while time.monotonic() < end:
     sum(range(10_000))
 """
+# As a runtime of containers does it: mounts of its own, of which nothing else is in sight.
+ENTER = 'cd "$1" && shift && mkdir -p old && pivot_root . old && umount --lazy old && exec "$@"'
 MEASURE = """
 SELECT (SELECT count(*) FROM process) AS processes,
        (SELECT sum(running_ns) FROM thread_time) / (SELECT max(end_ns) - min(start_ns) FROM thread)
@@ -63,11 +65,12 @@ def furnish(root: str) -> None:
 
 
 def contained(root: str, user: int, capabilities: str, *words: str) -> list[str]:
-    """Return the command that runs one in a root, with no more rights than these."""
+    """Return the command that runs one in a root of its own, with no more rights than these."""
     kept = "-all" + "".join(f",+{name}" for name in capabilities.split())
     rights = [f"--{kind}-caps={kept}" for kind in ("inh", "ambient")]
     return [
-        "chroot", root, "setpriv", "--no-new-privs", f"--reuid={user}", f"--regid={user}",
+        "unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER, "sh", root,
+        "setpriv", "--no-new-privs", f"--reuid={user}", f"--regid={user}",
         "--clear-groups", f"--bounding-set={kept}", *rights,
         "env", "-i", "PATH=/venv/bin:/usr/bin:/bin", "HOME=/tmp", *words,
     ]  # fmt: skip

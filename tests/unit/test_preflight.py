@@ -111,7 +111,8 @@ def test_minor_capabilities() -> None:
     def ptrace(held: frozenset[str]) -> Finding:
         return capabilities.check_ptrace_capability(held, euid=1000, argv=ARGV)
 
-    assert ptrace(frozenset({"CAP_SYS_PTRACE"})).level == "ok"
+    assert ptrace(frozenset({"CAP_SYS_PTRACE"})).level == "note"
+    assert ptrace(frozenset({"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"})).level == "ok"
     assert (ptrace(frozenset()).level, ptrace(frozenset()).remedy) == ("warning", SUDO_HINT)
     resource = capabilities.check_resource_capability
     assert resource(frozenset({"CAP_SYS_RESOURCE"})).level == "ok"

@@ -28,7 +28,7 @@ struct EntryPoints {
   std::vector<EntryPoint> points;                 // by path and file offset
   std::map<std::string, std::uint64_t> rejected;  // addresses by reason
   std::uint64_t scanned_bytes = 0;                // of one pass
-  std::uint64_t unscanned_bytes = 0;              // beyond the budget
+  std::uint64_t unscanned_bytes = 0;              // see MemoryScan
 };
 
 class PythonFinder {

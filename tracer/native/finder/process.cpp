@@ -11,15 +11,31 @@
 #include <cstring>
 #include <system_error>
 
+#include "process_stat.h"
+
 namespace rls {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kCachedPages = 8192;  // 32 MiB
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
+// Of what /proc/PID/stat tells: the first address of the arguments, another one for each program.
+constexpr std::size_t kArgStart = 48;
 
 [[noreturn]] void Fail(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);
+}
+
+std::uint64_t StartOfArguments(pid_t pid) {
+  const std::vector<std::uint64_t> numbers = ReadStat(pid);
+  return numbers.size() > kArgStart ? numbers[kArgStart] : 0;
+}
+
+std::size_t ReadVm(pid_t pid, std::uint64_t address, void* bytes, std::size_t count) {
+  iovec local = {bytes, count};
+  iovec remote = {reinterpret_cast<void*>(address), count};
+  const ssize_t read = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+  return read < 0 ? 0 : static_cast<std::size_t>(read);
 }
 
 }  // namespace
@@ -38,24 +54,33 @@ TargetProcess::TargetProcess(pid_t pid) : pid_(pid) {
   folder_ = OwnedFd(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.IsOpen()) Fail(errno == ENOENT ? ESRCH : errno, "process " + std::to_string(pid));
   memory_ = OwnedFd(openat(folder_.get(), "mem", O_RDONLY | O_CLOEXEC));
-  if (!memory_.IsOpen())
+  // Who may trace the processes of others may call for their memory, but opens their files only
+  // with a right to those.
+  if (!memory_.IsOpen() && errno != EACCES)
     Fail(errno == ENOENT ? ESRCH : errno, "memory of process " + std::to_string(pid));
+  if (!memory_.IsOpen()) arguments_ = StartOfArguments(pid);
   pagemap_ = OwnedFd(openat(folder_.get(), "pagemap", O_RDONLY | O_CLOEXEC));
   const std::vector<Mapping> maps = ReadMaps(pid);
   served_ = ServedMemory(pid, maps);
   for (const Mapping& mapping : maps) {
-    if (!mapping.IsExecutable() || mapping.inode == 0 || served_.Holds(mapping.start, 1)) continue;
+    // Code without a file may be gone the next moment, but for what the OS kernel has put there.
+    if (!mapping.IsExecutable() || (mapping.inode == 0 && mapping.path != "[vdso]")) continue;
+    if (served_.Holds(mapping.start, 1)) continue;
     probe_address_ = mapping.start;
     break;
   }
+  unsigned char byte;
+  if (!memory_.IsOpen() && probe_address_ != 0 && ReadVm(pid, probe_address_, &byte, 1) != 1)
+    Fail(errno, "memory of process " + std::to_string(pid));
   CheckAlive();
 }
 
 void TargetProcess::CheckAlive() const {
   // A process that is gone has no mappings, and neither has a zombie or a kernel thread.
   unsigned char byte;
-  if (probe_address_ == 0 || faccessat(folder_.get(), "maps", F_OK, 0) != 0 ||
-      pread(memory_.get(), &byte, 1, static_cast<off_t>(probe_address_)) != 1)
+  if (probe_address_ == 0 || ReadNow(probe_address_, &byte, 1) != 1 ||
+      faccessat(folder_.get(), "maps", F_OK, 0) != 0 ||
+      (!memory_.IsOpen() && StartOfArguments(pid_) != arguments_))
     Fail(ESRCH, "the program of process " + std::to_string(pid_) + " has ended");
 }
 
@@ -71,20 +96,21 @@ std::vector<Mapping> TargetProcess::Maps() const {
 
 bool TargetProcess::Read(std::uint64_t address, void* bytes, std::size_t count) const {
   CheckCancelled();
-  if (served_.Holds(address, count)) return false;
-  return pread(memory_.get(), bytes, count, static_cast<off_t>(address)) ==
-         static_cast<ssize_t>(count);
+  return !served_.Holds(address, count) && ReadNow(address, bytes, count) == count;
+}
+
+std::size_t TargetProcess::ReadNow(std::uint64_t address, void* bytes, std::size_t count) const {
+  if (!memory_.IsOpen()) return ReadVm(pid_, address, bytes, count);
+  const ssize_t read = pread(memory_.get(), bytes, count, static_cast<off_t>(address));
+  return read < 0 ? 0 : static_cast<std::size_t>(read);
 }
 
 std::size_t TargetProcess::ReadMost(std::uint64_t address, void* bytes, std::size_t count) const {
   CheckCancelled();
   if (served_.Holds(address, count)) return 0;
-  iovec local = {bytes, count};
-  iovec remote = {reinterpret_cast<void*>(address), count};
-  ssize_t read = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+  const std::size_t read = ReadVm(pid_, address, bytes, count);
   // Some sandboxes refuse the system call but not the file.
-  if (read < 0) read = pread(memory_.get(), bytes, count, static_cast<off_t>(address));
-  return read < 0 ? 0 : static_cast<std::size_t>(read);
+  return read > 0 ? read : ReadNow(address, bytes, count);
 }
 
 std::vector<AddressRange> TargetProcess::Present(const AddressRange& range) const {

@@ -61,6 +61,8 @@ class TargetProcess {
   // For large reads: fewer copies. What was read is of this process only if CheckAlive passes
   // later.
   std::size_t ReadMost(std::uint64_t address, void* bytes, std::size_t count) const;
+  // Whether Present() can tell; it needs the file's right to be opened.
+  bool knows_present() const { return pagemap_.IsOpen(); }
   // The parts of a range that have pages in memory, so that reading them brings none into being.
   std::vector<AddressRange> Present(const AddressRange& range) const;
   // See OpenMappedFile.
@@ -70,11 +72,16 @@ class TargetProcess {
 
  private:
   void CheckCancelled() const;
+  // How many bytes could be read.
+  std::size_t ReadNow(std::uint64_t address, void* bytes, std::size_t count) const;
 
   pid_t pid_;
   ServedMemory served_;
   OwnedFd folder_;  // /proc/PID: fails once the process is gone, even if its pid is used again
-  OwnedFd memory_;  // keeps to the program that runs now: reads nothing after an exec
+  // Keeps to the program that runs now: reads nothing after an exec. Not open where only the
+  // system call may read.
+  OwnedFd memory_;
+  std::uint64_t arguments_ = 0;  // where they begin: tells programs apart without memory_
   OwnedFd pagemap_;
   std::atomic<bool> is_cancelled_ = false;
   std::uint64_t probe_address_ = 0;  // readable for as long as the program runs

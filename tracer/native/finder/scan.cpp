@@ -47,6 +47,7 @@ MemoryScan::MemoryScan(const TargetProcess& process, const std::vector<Mapping>&
     return a->end - a->start < b->end - b->start;
   });
   for (const Mapping* mapping : mappings) {
+    if (!process.knows_present()) bytes_.left_out += mapping->end - mapping->start;
     for (AddressRange range : process.Present({mapping->start, mapping->end})) {
       const std::uint64_t size = range.end - range.start;
       const std::uint64_t taken = std::min(size, budget_bytes - bytes_.scanned);

@@ -14,7 +14,7 @@ namespace rls {
 
 struct ScanBytes {
   std::uint64_t scanned = 0;
-  std::uint64_t left_out = 0;  // beyond the budget of one scan
+  std::uint64_t left_out = 0;  // beyond the budget, or not known to be in memory
   bool is_cut = false;         // more objects than a real program has
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <climits>
 #include <cstdio>
 #include <fstream>
 #include <system_error>
@@ -30,6 +31,17 @@ constexpr std::size_t kPart = std::size_t{1} << 16;
 
 std::string Folder(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
+// The name of a mapped file below the root of its process. The OS kernel writes both as they are
+// seen from our own root; where that does not hold them, as from the root of the mounts: only what
+// is below the root of a program that was put into a folder (chroot) can be opened from there.
+std::string NameBelowRoot(pid_t pid, const std::string& path) {
+  char root[PATH_MAX];
+  const ssize_t length = readlink((Folder(pid) + "/root").c_str(), root, sizeof(root));
+  const std::string prefix(root, length > 0 ? static_cast<std::size_t>(length) : 0);
+  const bool is_below = path.compare(0, prefix.size(), prefix) == 0 && path[prefix.size()] == '/';
+  return path.substr(is_below ? prefix.size() + 1 : 1);
+}
+
 // Without waiting for any file system: by the mapping itself, which needs a right of its own, or by
 // its name where the OS kernel has that at hand.
 int Look(pid_t pid, const Mapping& mapping, bool* by_name) {
@@ -44,10 +56,10 @@ int Look(pid_t pid, const Mapping& mapping, bool* by_name) {
   open_how how = {};
   how.flags = kLook;
   how.resolve = RESOLVE_CACHED;
-  const char* path = mapping.path.c_str() + 1;
-  long named = syscall(SYS_openat2, root, path, &how, sizeof(how));
+  const std::string name = NameBelowRoot(pid, mapping.path);
+  long named = syscall(SYS_openat2, root, name.c_str(), &how, sizeof(how));
   // Before Linux 5.12 there is no such question.
-  if (named < 0 && (errno == EINVAL || errno == ENOSYS)) named = openat(root, path, kLook);
+  if (named < 0 && (errno == EINVAL || errno == ENOSYS)) named = openat(root, name.c_str(), kLook);
   close(root);
   return static_cast<int>(named);
 }

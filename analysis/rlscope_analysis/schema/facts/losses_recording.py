@@ -58,6 +58,8 @@ THREADS = {
     ),
     "thread_cut": Loss("truncated", "threads alive when the recorder was killed", KILLED),
 }  # fmt: skip
+# What is in memory of another user's process is told by a file of that user's.
+UNSEARCHED = "for native calls of a program of another user, record with CAP_DAC_READ_SEARCH, too"
 CALLS = {
     "events_unreadable": Loss(
         "dropped", "calls and samples that cannot be read", DAMAGED, Calls.LOST
@@ -80,12 +82,12 @@ CALLS = {
     ),
     "probe_notes_damaged": Loss("dropped", "notes of the probes", DAMAGED, Calls.PERHAPS),
     "functions_unsearched": Loss(
-        "skipped", "functions in {mib} MiB of pid {pid} that were not searched",
-        calls=Calls.PERHAPS,
+        "skipped", "functions in {mib} MiB of pid {pid} that were not searched", UNSEARCHED,
+        Calls.PERHAPS,
     ),
     "more_functions_unsearched": Loss(
         "skipped", "functions in {mib} MiB of more processes that were not searched",
-        calls=Calls.PERHAPS,
+        UNSEARCHED, Calls.PERHAPS,
     ),
     "call_under_way": Loss(
         "unmatched", "returns of calls that were under way when their probe was attached"

@@ -54,7 +54,11 @@ def check_ptrace_capability(
     """Check CAP_SYS_PTRACE, without which /proc of other users' processes is closed."""
     name = "ptrace"
     if "CAP_SYS_PTRACE" in effective:
-        return Finding(name, "ok", "CAP_SYS_PTRACE is effective: any user's processes can be read")
+        if effective & {"CAP_DAC_READ_SEARCH", "CAP_DAC_OVERRIDE"}:
+            what = "CAP_SYS_PTRACE is effective: any user's processes can be read"
+            return Finding(name, "ok", what)
+        what = "CAP_SYS_PTRACE is effective, but native calls of other users' programs need more"
+        return Finding(name, "note", what, "add CAP_DAC_READ_SEARCH, or record as that user")
     what = "CAP_SYS_PTRACE is missing: processes of other users cannot be traced"
     return Finding(name, "warning", what, _remedy(argv, euid=euid))
 
