@@ -171,7 +171,7 @@ def awaiting(iterations: int) -> Truth:
 
 def helper_program(iterations: int) -> Truth:
     """Start a program in each iteration, as one that encodes a video."""
-    encode = [sys.executable, "-S", "-c", "sum(n * n for n in range(150_000))"]
+    encode = [sys.executable, "-S", "-c", "sum(n * n for n in range(600_000))"]
     return train(iterations, lambda: subprocess.run(encode, check=True))
 
 

@@ -222,7 +222,8 @@ WITH born AS (
   SELECT
     b.process_id, s.ts_ns,
     array_to_string(k.frames, ' ') LIKE '%<frozen importlib._bootstrap%' AS imports,
-    p.parent_process_id, p.name, b.has_ended AND p.name SIMILAR TO 'python[0-9.]*' AS may_only_start
+    p.parent_process_id, p.name, p.end_ns - p.start_ns AS lived_ns,
+    b.has_ended AND p.name SIMILAR TO 'python[0-9.]*' AS may_only_start
   FROM cpu_sample AS s
   JOIN thread AS t ON t.thread_id = s.thread_id
   JOIN born AS b ON b.process_id = t.process_id
@@ -241,12 +242,14 @@ WITH born AS (
   GROUP BY process_id HAVING max(more) > 0
 ), only_started AS (
   -- Pythons that are started again and again, for so little that of all of them hardly a sample is in their code.
+  -- Of such a short life few samples have functions; a Python that does nothing lives for 10 to 20 ms.
   SELECT p.process_id, p.end_ns AS ts_ns
   FROM born AS b
   JOIN process AS p ON p.process_id = b.process_id
   JOIN (
     SELECT parent_process_id, name FROM import_sample WHERE may_only_start GROUP BY ALL
     HAVING count(DISTINCT process_id) >= 20 AND avg(CASE imports WHEN false THEN 1 ELSE 0 END) < 0.2
+      AND (avg(CASE imports WHEN true THEN 1 ELSE 0 END) >= 0.5 OR avg(lived_ns) < 20e6)
   ) AS g ON g.parent_process_id = p.parent_process_id AND g.name = p.name
   WHERE b.has_ended
 )
