@@ -265,10 +265,13 @@ def test_a_program_outside_the_trace_that_has_the_cpu_is_named(builder: TraceBui
     with rlscope_analysis.open(builder.path) as trace:
         evidence = BY_CODE["cpu_taken_by_others"].evidence
         assert trace.sql(evidence).fetchall()[0][:2] == ("make", 9)
-        assert sentence_of(verdict(overview(trace))) == (
+        screen = overview(trace)
+        assert sentence_of(verdict(screen)) == (
             "Main (pid 1) waits for a CPU that a program outside of the trace has, mostly make:"
             " 30 % of an iteration."
         )
+        (tried,) = (row for row in screen.findings if row["code"] == "cpu_taken_by_others")
+        assert tried["remedy"] == "stop make, or give this one own CPUs"
 
 
 @pytest.mark.parametrize(
@@ -1027,8 +1030,9 @@ def test_each_entry_is_complete(running: Trace, limit: Any) -> None:  # noqa: AN
     """What is advice has a remedy, evidence that can be asked for, and a view to look at."""
     if limit.least_share is None and limit.least_of_life is None:
         return
-    assert limit.remedy
-    assert len(limit.remedy) <= 50
+    advice = limit.advice(by_program="a program of 15")
+    assert advice
+    assert len(advice) <= 50
     assert limit.proof.removeprefix("--view ") in REPORTS
     running.sql(limit.evidence).fetchall()
 

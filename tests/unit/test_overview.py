@@ -234,7 +234,7 @@ def test_whatever_is_to_try_fits() -> None:
     listed = [limit for limit in CATALOG if limit.remedy]
     widest = [max(len(text) for text in column) for column in (
         [limit.code for limit in listed],
-        [limit.remedy or "" for limit in listed],
+        [limit.advice(by_program="a program of 15") or "" for limit in listed],
         ["look at --view", *(limit.proof.removeprefix("--view ") for limit in listed)],
     )]  # fmt: skip
     assert sum(widest) + len("at stake %") + 3 * 2 <= first_screen.COLUMNS

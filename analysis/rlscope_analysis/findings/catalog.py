@@ -27,6 +27,7 @@ class Limit:
     what: str
     """What takes the time; the subject is who has it."""
     remedy: str | None = None
+    """What helps; see `advice`."""
     evidence: str = ""
     """A query that shows it: `rlscope-trace sql TRACE "..."`."""
     least_share: float | None = None
@@ -43,6 +44,10 @@ class Limit:
     """`what` says that others wait for it."""
     is_gain: bool = False
     """Its share is what iterations could be shorter by, and not how long they are in it."""
+
+    def advice(self, *, by_program: str | None = None) -> str | None:
+        """Return what helps, in words for where it holds."""
+        return self.remedy and self.remedy.format(by_program=by_program or "that program")
 
 
 def _grouped(columns: str, condition: str) -> str:
@@ -142,7 +147,7 @@ CATALOG = (
         "cpu_taken_by_others",
         "cause = 'cpu_taken_by_other'",
         "waits for a CPU that a program outside of the trace has",
-        "stop that program, or give this one own CPUs",
+        "stop {by_program}, or give this one own CPUs",
         _grouped("by_program, by_program_pid, process_id", "cause = 'cpu_taken_by_other'"),
         _LEAST,
     ),

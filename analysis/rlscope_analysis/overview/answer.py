@@ -185,7 +185,7 @@ def training_of(trace: Trace) -> dict[str, Any]:
 
 
 def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
-    limit = BY_CODE[row["code"]]
+    limit, where = BY_CODE[row["code"]], where_of(trace, row)
     return {
         "code": row["code"],
         "share": row["share"],
@@ -193,9 +193,9 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         "high": row["high_share"],
         "of": note("share_of", of_path=row["of_path"]),
         "of_path": row["of_path"],
-        "where": where_of(trace, row),
+        "where": where,
         "evidence": limit.evidence,
-        "remedy": limit.remedy,
+        "remedy": limit.advice(by_program=where.get("by_program")),
     }
 
 

@@ -61,8 +61,8 @@ def _finding(m: Markup, page: Page, row: Record) -> Html:
         m.tag(
             "div",
             m.tag("h3", title),
-            m.tag("p", each, m.tag("span", "Try: ", class_="try"), f"{limit.remedy}.")
-            if limit.remedy
+            m.tag("p", each, m.tag("span", "Try: ", class_="try"), f"{row['remedy']}.")
+            if row["remedy"]
             else None,
             m.command(command),
         ),
