@@ -8,12 +8,14 @@ import rlscope_phases
 TABLE = os.path.join(os.path.dirname(__file__), "phases.table")
 # The user's own rows: --phases FILE.
 OWN_ROWS = "RLSCOPE_PHASES"
-# Modules whose names and locks are reported. They need no tool before there is one.
+# Modules whose names and locks are reported, or that profile. They need no tool before.
 NAMES = {
     "threading": "names:adapt_threading",
     "multiprocessing.process": "names:adapt_process",
     "multiprocessing.synchronize": "locks:adapt",
 }
+if "RLSCOPE_JAX_PROFILE" in os.environ:
+    NAMES["jax"] = "jax_profile:adapt"
 
 
 # The modules that rows wait for: filled by insert().

@@ -55,7 +55,8 @@ int Look(pid_t pid, const Mapping& mapping, bool* by_name) {
   if (root < 0) return -1;
   open_how how = {};
   how.flags = kLook;
-  how.resolve = RESOLVE_CACHED;
+  // The name that the OS kernel tells goes through no link.
+  how.resolve = RESOLVE_CACHED | RESOLVE_NO_SYMLINKS;
   const std::string name = NameBelowRoot(pid, mapping.path);
   long named = syscall(SYS_openat2, root, name.c_str(), &how, sizeof(how));
   // Before Linux 5.12 there is no such question.

@@ -37,6 +37,8 @@ class OperationCapture:
     """Of the same shim."""
     own_phases: str = ""
     """Rows of the user's for the table of phases."""
+    jax_profile: str = ""
+    """When JAX profiles, and where to."""
     session: str = field(default_factory=shims.new_session)
     """Where programs report."""
     is_named: bool = False
@@ -66,7 +68,12 @@ class OperationCapture:
         injection = shims.inject(
             environment,
             shims.Request(
-                self.session, self.auto, self.modules, self.own_phases, self.gpu.settings
+                self.session,
+                self.auto,
+                self.modules,
+                self.own_phases,
+                self.jax_profile,
+                self.gpu.settings,
             ),
             program=program_file(command, environment),
             identity=identity,

@@ -24,6 +24,7 @@ from rlscope_trace.cli.recording import CaptureName, LoaderName, Recording, Sett
 from rlscope_trace.errors import TracerError, UsageError
 from rlscope_trace.privileges import invoking_environment, invoking_identity
 from rlscope_trace.record import shims, target, watch
+from rlscope_trace.record.jax_profile import parse_window
 from rlscope_trace.record.launch import SignalSetup, launch
 from rlscope_trace.record.lease import Lease
 from rlscope_trace.record.phase_rows import read_rows
@@ -94,6 +95,15 @@ def record(  # noqa: PLR0913 - one parameter per option
             help="Rows of your own for the table of phases: the functions and timers of your"
             " program or framework (docs/phases.md).",
             metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    jax_profile: Annotated[
+        str | None,
+        typer.Option(
+            help="Have JAX profile the launched program, too: for SECONDS, from so many seconds"
+            " after JAX was imported; beside the trace, for import xplane.",
+            metavar="FROM:SECONDS",
             show_default=False,
         ),
     ] = None,
@@ -273,6 +283,11 @@ def record(  # noqa: PLR0913 - one parameter per option
             "--phases is for programs that are launched, with phases looked for",
             hint="rlscope-trace --phases FILE -- python train.py",
         )
+    if jax_profile is not None and (pid or not auto or nvtx == shims.NVTX_OFF):
+        raise UsageError(
+            "--jax-profile is for programs that are launched, with phases looked for",
+            hint="rlscope-trace --jax-profile 30:2 -- python train.py",
+        )
     modules = nvtx if nvtx == shims.NVTX_OFF else shims.parse_modules(nvtx)
     probe_settings = ProbeSettings(
         transitions.value, tuple(simulator or ()), tuple(backend or ()),
@@ -284,7 +299,8 @@ def record(  # noqa: PLR0913 - one parameter per option
         output, force, duration, loader, capture, ring_mib, strict, progress, modules, auto,
         inject, probe_settings, calibrate, nvml,
         gpu_settings(cupti, cuda_graphs, memory=cuda_memory), parse_mode(mode),
-        "" if phases is None else read_rows(phases, invoking_identity()), probes=probes,
+        "" if phases is None else read_rows(phases, invoking_identity()),
+        None if jax_profile is None else parse_window(jax_profile), probes=probes,
         last_s=None if last is None else last_seconds(last),
         session=None if session is None else shims.checked_session(session),
         lease=None if lease is None else Lease(lease),

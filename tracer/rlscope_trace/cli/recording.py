@@ -24,6 +24,7 @@ from rlscope_trace.outputs.place import open_place
 from rlscope_trace.record import target, watch
 from rlscope_trace.record.bounded import has_left_behind
 from rlscope_trace.record.calibrate.cache import boot_id, machine_key
+from rlscope_trace.record.jax_profile import count_profiles, folder_beside
 from rlscope_trace.record.last import PARTS
 from rlscope_trace.record.limits import raise_lowered, require_room
 from rlscope_trace.record.nvml.sampler import (
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from rlscope_trace.outputs.private import PrivateFolder
     from rlscope_trace.privileges import Identity
     from rlscope_trace.record.backends import Opened
+    from rlscope_trace.record.jax_profile import JaxProfile
     from rlscope_trace.record.launch import Launched
     from rlscope_trace.record.lease import Lease
     from rlscope_trace.record.live.reading import Reading
@@ -100,6 +102,8 @@ class Settings:
     """Of the trace: who may read it."""
     own_phases: str = ""
     """Rows of the user's for the table of phases."""
+    jax_profile: JaxProfile | None = None
+    """When a launched program is profiled by JAX, too."""
     watches: bool = False
     """Whether it is shown while it runs: only where last_s is given."""
     probes: bool = True
@@ -150,9 +154,14 @@ class Recording:
             modules=settings.nvtx,
             gpu=GpuCapture(settings.gpu),
             own_phases=settings.own_phases,
+            jax_profile=self._jax_variable(),
             session=settings.session or new_session(),
             is_named=settings.session is not None,
         )
+
+    def _jax_variable(self) -> str:
+        window = self._settings.jax_profile
+        return "" if window is None else window.variable(folder_beside(self._output))
 
     def environment(
         self, command: list[str], environment: dict[str, str], identity: Identity | None
@@ -311,6 +320,22 @@ class Recording:
         if kept_from_ns:
             kept_s = (time.monotonic_ns() - kept_from_ns) / 1e9
             messages.say(f"the last {kept_s:.1f} s are kept")
+        if self._settings.jax_profile is not None:
+            self._tell_profiles()
+
+    def _tell_profiles(self) -> None:
+        folder = folder_beside(self._output)
+        count = count_profiles(folder)
+        if not count:
+            messages.warning(
+                "JAX wrote no profile",
+                "it begins FROM seconds after the import of JAX, which the program did not reach,"
+                " or JAX refused: rlscope-trace summarize --all says why",
+            )
+            return
+        messages.say(f"wrote {folder}: {count} profile{'s' if count > 1 else ''} of JAX")
+        words = ["rlscope-trace", "import", "xplane", str(folder), "-o", f"{folder}.duckdb"]
+        messages.say(f"more: {shell_line(words)}")
 
     def save(self) -> TraceReport:
         """Make the trace of the spool and say what it holds; TracerError where that fails."""

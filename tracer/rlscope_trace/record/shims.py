@@ -45,6 +45,7 @@ _MOST_SEGMENTS_BYTES = 1 << 16
 _NVTX = "NVTX_INJECTION64_PATH"
 _CUDA = "CUDA_INJECTION64_PATH"
 _OWN_PHASES = "RLSCOPE_PHASES"
+_JAX_PROFILE = "RLSCOPE_JAX_PROFILE"
 _SESSION = re.compile(r"[A-Za-z0-9_-]{8,60}", re.ASCII)
 TAKEN = Fact("other_recorder")
 NOT_ASKED_FOR = Fact("not_asked_for", "--nvtx off")
@@ -147,6 +148,8 @@ class Request:
     """What else to listen to: see parse_modules(); or NVTX_OFF."""
     own_phases: str = ""
     """Rows of the user's for the table of phases: see phase_rows.read_rows()."""
+    jax_profile: str = ""
+    """When JAX profiles, and where to: see JaxProfile.variable()."""
     gpu: GpuSettings = field(default_factory=GpuSettings)
 
 
@@ -171,9 +174,12 @@ def inject(
         changed |= {_NVTX: str(LIBRARY), "RLSCOPE_NVTX": request.modules}
     if operations.measured and request.auto:
         changed["RLSCOPE_AUTO"] = "1"
-        changed.pop(_OWN_PHASES, None)
-        if request.own_phases:
-            changed[_OWN_PHASES] = request.own_phases
+        for name, value in (
+            (_OWN_PHASES, request.own_phases), (_JAX_PROFILE, request.jax_profile)
+        ):  # fmt: skip
+            changed.pop(name, None)
+            if value:
+                changed[name] = value
         path = environment.get("PYTHONPATH")
         changed["PYTHONPATH"] = f"{PYTHON_FOLDER}{os.pathsep}{path}" if path else str(PYTHON_FOLDER)
     if gpu.measured:
