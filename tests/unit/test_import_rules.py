@@ -53,6 +53,7 @@ TRACER_ROOMS = (
     "record.target",
     "record.shims",
     "record.phase_rows",
+    "record.jax_profile",
     "record.launch",
     "record.lease",
     "record.ray_facts",
