@@ -48,17 +48,25 @@ def run(harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # n
     def runs(window: str, text: str, *, old: bool = False, fails: str = "pass") -> Recording:
         options = "pass" if old else "ProfileOptions = ProfileOptions"
         (tmp_path / "jax.py").write_text(JAX.format(options=options, fails=fails))
-        monkeypatch.setenv("RLSCOPE_JAX_PROFILE", f"{window}:{tmp_path}")
+        monkeypatch.setenv("RLSCOPE_JAX_PROFILE", f"{window}:{tmp_path}/profiles")
         return harness.script(f"import os, jax\n{text}\nprint('over', os.getpid())", tmp_path)
 
     return runs
 
 
 @pytest.mark.parametrize(("old", "level"), [(False, "0"), (True, "None")])
-def test_it_begins_and_ends_once(run, *, old: bool, level: str) -> None:  # noqa: ANN001
+def test_it_begins_and_ends_once(
+    run,  # noqa: ANN001
+    tmp_path: Path,
+    *,
+    old: bool,
+    level: str,
+) -> None:
     made = run("0:0.01", "assert jax.ended.wait(60)", old=old)
     first, second, over = made.stdout.splitlines()
     pid = over.split()[1]
+    assert (tmp_path / f"profiles/{pid}").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "profiles").stat().st_mode & 0o777 == 0o700
     assert (first, second) == (f"start {pid} {level}", "stop")
     assert made.stderr == ""
 

@@ -40,6 +40,9 @@ class _Window:
         with self._lock:
             if self._has_ended.is_set():
                 return
+            # For nobody else to read, as a trace.
+            for folder in (os.path.dirname(self._folder), self._folder):
+                os.makedirs(folder, mode=0o700, exist_ok=True)
             profiler = self._jax.profiler
             profiler.start_trace(self._folder, **_without_python(profiler))
             self._begun = True
