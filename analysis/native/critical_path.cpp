@@ -38,6 +38,9 @@ constexpr int64_t kAskingNs = 100'000;
 // Threads that wait for what comes from outside look after timers in between, or take turns, for
 // less.
 constexpr int64_t kTimersNs = 1'000'000;
+// A thread that ends, having run so many times as long as it was waited for, was told to end: a
+// pool that spins until then did nothing that was waited for.
+constexpr int64_t kTimesWaited = 100;
 constexpr int64_t kNever = INT64_MAX / 2;
 
 // Whether neither a traced thread nor time ended the wait.
@@ -78,6 +81,7 @@ class Walk {
   bool follow_asked_message(const ThreadRows& of, std::size_t state);
   bool follow_wakeup(const ThreadRows& of, std::size_t state);
   bool could_act(const ThreadRows* by, int64_t ns, State last) const;
+  bool was_told_to_end(const ThreadRows& of, int32_t waker, int64_t slept_ns) const;
   const PathSync* sync_since(const ThreadRows& of, int64_t from_ns) const;
   void enter_gpu(const PathSync& sync);
   bool follow_sync(const ThreadRows& of, int64_t from_ns, Cause cause);
@@ -322,6 +326,20 @@ bool Walk::could_act(const ThreadRows* by, int64_t ns, State last) const {
   return did == kNone || in_.states.end_ns[did] < ns || in_.states.state[did] <= last;
 }
 
+// Whether a thread of its process, whose end ended a wait since slept_ns, ended because of that.
+bool Walk::was_told_to_end(const ThreadRows& of, int32_t waker, int64_t slept_ns) const {
+  const ThreadRows& by = *index_.thread(waker);
+  if (by.thread.process_id != of.thread.process_id || slept_ns >= now_ns_) return false;
+  const int64_t busy_since_ns = slept_ns - kTimesWaited * (by.thread.end_ns - slept_ns);
+  if (busy_since_ns < by.thread.start_ns) return false;
+  for (std::size_t i = index_.state_before(by, now_ns_); i != kNone && i >= by.states.begin; --i) {
+    if (in_.states.state[i] > kRunnableState) return false;
+    if (in_.states.start_ns[i] <= busy_since_ns) return true;
+    if (i == by.states.begin) break;
+  }
+  return false;
+}
+
 // Splits the time by who had the CPU that the thread then got, or else the one it had before: it
 // waits in the queue of one of them. Without quota it stands in none.
 void Walk::split_by_cpu(const ThreadRows& of, std::size_t state, int64_t from_ns) {
@@ -360,7 +378,7 @@ bool Walk::follow_wakeup(const ThreadRows& of, std::size_t state) {
     const uint8_t kind = kind_of(wait);
     const bool for_holder = wait != kNone && in_.waits.for_holder[wait];
     wait_via({kind, thread_id_, kind == kGilWait ? gil_wait_start(of, wait) : slept_ns,
-              kind == kGilWait || for_holder});
+              kind == kGilWait || for_holder || was_told_to_end(of, waker, slept_ns)});
   }
   on_thread(waker);
   return true;

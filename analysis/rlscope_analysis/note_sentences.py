@@ -79,7 +79,7 @@ def part_words(part: Part) -> str:
 
 def _limit(n: Named) -> str:
     limit = BY_CODE[n.code]
-    return f"{limit.what}: {limit.remedy}" if limit.remedy else limit.what
+    return f"{limit.what}: {limit.advice()}" if limit.remedy else limit.what
 
 
 def _short(name: str, most: int = 36) -> str:
@@ -140,7 +140,7 @@ def _verdict(n: Named) -> str:
     who += f", like {count_of(n.others, 'other')}," if n.others else ""
     by = f", mostly {_short(n.by)}" if n.by else ""
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
-    held = f"{whole} could be {share} shorter" if limit.is_gain else f"{share} of {whole}"
+    held = f"{whole} could be up to {share} shorter" if limit.is_gain else f"{share} of {whole}"
     if n.half is not None:
         kind = "native" if n.half["code"] == "native_code" else "Python"
         held += f", {(n.share + n.half['share']) * 100:.0f} % with the {kind} code in it"

@@ -647,6 +647,22 @@ def test_a_thread_begins_with_what_created_it(builder: TraceBuilder) -> None:
     ]
 
 
+@pytest.mark.parametrize(("asleep", "is_told"), [(2, True), (400, False)])
+def test_a_thread_that_spins_until_it_is_told_to_end_was_not_waited_for(
+    builder: TraceBuilder, asleep: int, *, is_told: bool
+) -> None:
+    """As a pool of BLAS at the end of a program; one that works on while it is waited for was."""
+    process = builder.process(pid=1)
+    states = [run(1000), sleep(asleep), woken(1, by=2), run(9)]
+    main = builder.thread(process, states=states)
+    pool = builder.thread(process, states=[run(1001 + asleep, cpu=1)])
+    builder.operation(main, 0, 1010 + asleep, "iteration")
+    found = {row[0]: row[4] for row in ask(builder, SUMS) if row[2] == "running"}
+    assert found == (
+        {main: 1009, pool: asleep} if is_told else {main: 9, pool: 1000 + asleep}
+    )  # fmt: skip
+
+
 class TestOnTheGpu:
     @pytest.fixture
     def calls(self, builder: TraceBuilder) -> TraceBuilder:

@@ -705,7 +705,8 @@ def test_workers_that_take_turns_are_idle(builder: TraceBuilder) -> None:
     assert "straggler" not in reported
     with rlscope_analysis.open(builder.path) as trace:
         assert sentence_of(verdict(overview(trace))).endswith(
-            " works while other workers wait for their turn: an iteration could be 48 % shorter."
+            " works while other workers wait for their turn: an iteration could be up to 48 %"
+            " shorter."
             " Meanwhile main (pid 1) waits for it."
         )
 
@@ -1088,6 +1089,36 @@ def test_the_verdict_names_who_waits_for_the_one_it_blames(builder: TraceBuilder
         "server (pid 200) sleeps, or waits until a timeout: 91 % of an iteration."
         " Meanwhile main (pid 100) waits for it."
     )
+
+
+def test_a_thread_of_the_leading_process_that_sleeps_is_named(builder: TraceBuilder) -> None:
+    """It is waited for, as who has a lock and sleeps; whoever leads does not sleep itself."""
+    process = builder.process(pid=1)
+    main = builder.thread(process, states=[run(5), sleep(94), woken(1, by=2)])
+    builder.wait(main, 5, 99, "lock")
+    other = builder.thread(
+        process, name="metrics", states=[run(6), sleep(91), woken(1, by=INTERRUPT), run(2)]
+    )
+    builder.wait(other, 6, 97, "sleep")
+    iterations(builder, 100, count=1)
+    with rlscope_analysis.open(builder.write()) as trace:
+        said = sentence_of(verdict(overview(trace)))
+    assert "sleeps, or waits until a timeout, mostly thread metrics: 91 %" in said
+
+
+def test_the_function_with_most_of_a_phase_is_named(builder: TraceBuilder) -> None:
+    """Six in ten of the samples of simulation are in what a wrapper does to observations."""
+    main = builder.thread(builder.process(pid=1), states=[run(1000)])
+    builder.coverage("cpu_sample")
+    builder.operation(main, 0, 1000, "update")
+    builder.operation(main, 0, 990, "simulation", source="auto")
+    for at in range(100):
+        inner = "Shrink.observation (s.py:5)" if at % 10 < 6 else "Game.step (g.py:7)"
+        frames = ("<module> (a.py:1)", "Wrapper.step (core.py:3)", inner)
+        builder.sample(main, at * 9, "python", frames=frames)
+    with rlscope_analysis.open(builder.write()) as trace:
+        said = sentence_of(verdict(overview(trace)))
+    assert "mostly Shrink.observation: 9" in said
 
 
 @pytest.mark.parametrize(("waits", "is_found"), [((0, 9, 0, 0), False), ((4, 5, 4, 5), True)])

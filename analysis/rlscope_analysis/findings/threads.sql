@@ -104,7 +104,8 @@ WITH frame AS (
 )
 SELECT
   s.thread_id, s.ts_ns, s.layer, s.in_kernel, coalesce(o.path_id, 0) AS path_id, b.team_works,
-  coalesce(s.layer = 'python' AND NOT s.in_kernel AND NOT k.may_be_message, false) AS is_own_code,
+  -- What a function of the program calls is its own, too: numpy in a rollout packs nothing.
+  coalesce(NOT s.in_kernel AND NOT k.may_be_message, false) AS is_own_code,
   coalesce(k.is_message, false) AS is_message
 FROM (
   SELECT thread_id, ts_ns, layer, in_kernel, stack_id FROM cpu_sample

@@ -32,7 +32,9 @@ FROM held AS h CROSS JOIN most AS m HAVING max(h.time_ns) < 0.5 * sum(h.time_ns)
 # Whose cause is code that can be named: the innermost function that most of its samples are in,
 # or else the class whose methods they are in.
 _BY_FUNCTION = frozenset({"python_overhead", "native_code", "worker_bound", "os_kernel"})
-_LEAST_SAMPLES, _MOST_OF_SAMPLES = 20, 0.7
+# A phase is a name already: of it the function counts that has more than half.
+_OF_PHASE = frozenset({"serial_simulation", "simulation_bound", "inference_bound", "data_bound"})
+_LEAST_SAMPLES, _MOST_OF_SAMPLES, _HALF_OF_SAMPLES = 20, 0.7, 0.5
 # A function counts for one where it is Python, and for the other where it calls native code.
 _HALVES = {"python_overhead": "native_code", "native_code": "python_overhead"}
 _SAMPLED_SQL = """
@@ -61,7 +63,7 @@ WITH sampled AS (
 _FUNCTION_SQL = f"""
 {_SAMPLED_SQL}
 SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function, is_class
-HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled))
+HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {{most}} * (SELECT sum(n) FROM sampled))
 ORDER BY is_class, sum(n * depth) / sum(n) DESC, function LIMIT 1
 """  # noqa: S608 - numbers of our own
 _WITHIN_SQL = f"""
@@ -69,10 +71,15 @@ _WITHIN_SQL = f"""
 SELECT sum(n) >= {_MOST_OF_SAMPLES} * (SELECT sum(n) FROM sampled) FROM around
 WHERE function = '{{function}}'
 """  # noqa: S608 - numbers of our own
-# Whose cause is a thread that can be named: one of another process by the name of that.
-_BY_HOLDER = frozenset({"lock_contention", "thread_bound"})
+# Whose cause is a thread that can be named: one of another process by the name of that. Of who
+# sleeps the process is named already.
+_BY_HOLDER = frozenset({"lock_contention", "thread_bound", "timer_sleep"})
 _HOLDER_SQL = """
 SELECT CASE
+  WHEN l.code = 'timer_sleep' AND (
+    t.thread_id IN (SELECT thread_id FROM iteration)
+    OR t.process_id NOT IN (SELECT process_id FROM iteration)
+  ) THEN NULL
   WHEN t.process_id IN (SELECT process_id FROM iteration)
     THEN 'thread ' || coalesce(t.python_name, t.name)
   ELSE coalesce(p.python_name, p.name) || ' (pid ' || p.pid || ')'
@@ -119,8 +126,10 @@ def where_of(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         where["only_cpu"] = _only_cpu(trace, code)
     if code in _BY_HOLDER:
         where["by_holder"] = _first(trace, _HOLDER_SQL.format(code=code))
-    if code in _BY_FUNCTION:
-        where["by_function"] = function = _first(trace, _FUNCTION_SQL.format(code=code))
+    if code in _BY_FUNCTION | _OF_PHASE:
+        most = _HALF_OF_SAMPLES if code in _OF_PHASE else _MOST_OF_SAMPLES
+        function = _first(trace, _FUNCTION_SQL.format(code=code, most=most))
+        where["by_function"] = function
         if function is not None and code in _HALVES:
             where["other_half"] = _other_half(trace, _HALVES[code], function)
     return where
