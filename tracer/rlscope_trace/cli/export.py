@@ -23,6 +23,7 @@ app = typer.Typer(
     help="Write a trace as a timeline for other viewers; docs/export.md says what goes where.",
 )
 
+_ELSEWHERE = {"perfetto": "-o FILE.pftrace.gz", "chrome": "-o FILE.json.gz"}
 _Trace = Annotated[Path, typer.Argument(help="The trace to export.", show_default=False)]
 _From = Annotated[
     str | None,
@@ -97,7 +98,10 @@ def _export(  # noqa: PLR0913 - one parameter per option
         timeline = Timeline(opened, form, start=start, end=end)
         total = timeline.total_rows or 0
         pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
-        file_bytes = write_timeline(output, pieces, force=force, read=(trace,), mode=permissions)
+        file_bytes = write_timeline(
+            output, pieces, force=force, elsewhere=_ELSEWHERE[form], read=(trace,),
+            mode=permissions,
+        )  # fmt: skip
     if timeline.is_complete:
         _report(timeline, output, file_bytes, time.monotonic() - began_s)
 
