@@ -189,10 +189,16 @@ def test_the_canvas_is_light_on_paper_and_as_before_behind_it(browser: Browser, 
     ready(browser, page)
     dark = browser.run(drawn)
     assert dark != light
+    closed = "return document.querySelectorAll('details:not([open])').length"
+    browser.run("document.querySelector('details').open = true")
+    before = browser.run(closed)
+    assert before
     browser.run(event.format("before"))
     assert browser.run(drawn) == light
+    assert browser.run(closed) == 0
     browser.run(event.format("after"))
     assert browser.run(drawn) == dark
+    assert browser.run(closed) == before
 
 
 def test_without_scripts_all_but_the_canvas_is_there(browser: Browser, page: Path) -> None:

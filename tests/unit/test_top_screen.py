@@ -4,7 +4,9 @@ import pytest
 from rich.console import Console
 
 from live_readings import last_view, reading
-from rlscope_trace.cli.top_screen import Screen
+from rlscope_trace.cli import top_terminal
+from rlscope_trace.cli.top_screen import KEPT, KEYS, KEYS_KEPT, Screen
+from rlscope_trace.cli.top_shown import ShownScreen
 from rlscope_trace.cli.top_words import verdict
 
 
@@ -39,6 +41,22 @@ def test_all_of_a_training_is_on_80_by_24() -> None:
     view = screen.view
     assert view is not None
     assert verdict(view.headline) in " ".join(text.split())
+
+
+def test_what_is_kept_is_said_until_the_next_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["", "t", "t"])
+    monkeypatch.setattr(top_terminal, "pressed", lambda: next(typed))
+    shown = ShownScreen("ppo")
+    screen = shown._screen
+    screen.show(last_view([reading(1), reading(2)]))
+    foot = lambda: drawn(screen, width=80, height=24)[-1].strip()  # noqa: E731
+    assert foot() == KEYS
+    shown.kept()
+    shown.keys()
+    assert foot() == KEPT
+    shown.keys()
+    assert foot() == KEYS_KEPT
+    assert shown.keys() == "t"
 
 
 def test_a_pause_holds_the_view() -> None:

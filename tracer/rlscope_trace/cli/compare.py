@@ -30,6 +30,7 @@ from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
 from rlscope_trace.errors import UsageError
+from rlscope_trace.outputs.place import refuse_read
 
 CommandClass = SidesCommand
 # Where the command line, which names the traces, is not in sight.
@@ -74,12 +75,14 @@ def compare(  # noqa: PLR0913 - one parameter per option
     iteration; docs/compare.md explains each number.
     """
     place = None if output is None or is_stdout(output) else output
+    before, after = sides_of(traces, base, new)
+    if place is not None:
+        refuse_read(place, (*before, *after))
     shown = format_of(output_format, place)
     if redact and shown is not AnswerFormat.HTML:
         raise UsageError("only a page can be redacted", hint="-o FILE.html, or --format html")
     permissions = parse_mode(mode)
     write_nothing_but(*((place,) if place else ()), mode=permissions)
-    before, after = sides_of(traces, base, new)
     with telling_interrupts():
         found = compared(*read_sides(before, after, per=per))
         answer = answer_of(found, is_first_screen=not every)

@@ -70,7 +70,7 @@ def refuse_existing(path: Path, *, force: bool, elsewhere: str) -> None:
 
 
 def write_file(
-    path: Path, text: str, *, force: bool, elsewhere: str, read: Iterable[Path] = ()
+    path: Path, text: str, *, force: bool, elsewhere: str = "-o FILE", read: Iterable[Path] = ()
 ) -> None:
     """Write a new file; with `force` also in the place of one that exists.
 

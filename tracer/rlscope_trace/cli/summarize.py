@@ -32,6 +32,7 @@ from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.errors import UsageError
+from rlscope_trace.outputs.place import refuse_read
 from rlscope_trace.texts import shell_line
 
 _ROWS = 20
@@ -104,6 +105,8 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     report = _report(view, by, per)
     _check_operation(report, operation)
     limit = rows or (None if every else _ROWS)
+    if output is not None:
+        refuse_read(output, (trace,))
     shown = format_of(output_format, output)
     write_nothing_but(*(() if output is None else (output,)))
     with telling_interrupts():

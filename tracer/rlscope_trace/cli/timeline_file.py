@@ -32,7 +32,7 @@ def write_timeline(  # noqa: PLR0913 - what a file is to be
     pieces: Iterable[bytes],
     *,
     force: bool,
-    elsewhere: str,
+    elsewhere: str = "-o FILE",
     read: Iterable[Path] = (),
     mode: int = PRIVATE_MODE,
 ) -> int | None:

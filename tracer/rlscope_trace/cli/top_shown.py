@@ -32,8 +32,8 @@ class Shown(Protocol):
     def keys(self) -> str:
         """Return the keys that were pressed and are not for the screen itself; q ends it."""
 
-    def say(self, text: str) -> None:
-        """Show a message."""
+    def kept(self) -> None:
+        """Show that a trace will be saved."""
 
 
 class ShownLines:
@@ -61,8 +61,8 @@ class ShownLines:
         """Return none."""
         return ""
 
-    def say(self, text: str) -> None:
-        """Keep still: there is no key that would ask for it."""
+    def kept(self) -> None:
+        """Keep still: what was saved is said at the end."""
 
 
 class ShownScreen:
@@ -114,10 +114,13 @@ class ShownScreen:
             elif key == "p":
                 self._screen.is_paused = not self._screen.is_paused
         if keys:
+            self._screen.message = ""
             self._live.refresh()
         return keys
 
-    def say(self, text: str) -> None:
-        """Show it in the place of the keys."""
-        self._screen.message = text
+    def kept(self) -> None:
+        """Say so in the place of the keys, until the next of them."""
+        from rlscope_trace.cli.top_screen import KEPT
+
+        self._screen.is_kept, self._screen.message = True, KEPT
         self._live.refresh()

@@ -12,18 +12,22 @@
     repaints.forEach((repaint) => repaint());
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaints.forEach((f) => f()));
-  // Paper is light; what is drawn has to be drawn for it.
-  let chosen;
+  // Paper is light, and nothing on it opens; what is drawn has to be drawn for it.
+  let chosen, closed = [];
   const repaintNow = (theme) => {
     if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
     repaints.forEach((repaint) => repaint(true));
   };
   addEventListener("beforeprint", () => {
-    document.querySelectorAll("details").forEach((d) => { d.open = true; });
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((one) => { one.open = true; });
     chosen = root.dataset.theme;
     repaintNow("light");
   });
-  addEventListener("afterprint", () => repaintNow(chosen));
+  addEventListener("afterprint", () => {
+    closed.forEach((one) => { one.open = false; });
+    repaintNow(chosen);
+  });
 
   const data = byId("data");
   if (!data || !window.DecompressionStream) return;
