@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _ESCAPE = "\x1b"
 _PAGES = "twf?"
+# What stands for it where a locale has no such characters.
+_PLAIN = str.maketrans("▁▂▃▄▅▆▇█·…", "___----#..")
 
 
 class StopWatchingError(Exception):
@@ -40,6 +44,7 @@ class ShownLines:
     """A line a second on stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
+        _write_in_any_locale()
         self._words: Callable[[View], str] = line
         if as_json:
             # Here: it takes time to import, and lines of words do without it.
@@ -75,6 +80,7 @@ class ShownScreen:
 
         from rlscope_trace.cli.top_screen import Screen
 
+        _write_in_any_locale()
         self._screen = Screen(program, len(os.sched_getaffinity(0)))
         self._live = Live(
             self._screen, console=Console(), screen=True, auto_refresh=False,
@@ -124,3 +130,17 @@ class ShownScreen:
 
         self._screen.is_kept, self._screen.message = True, KEPT
         self._live.refresh()
+
+
+def _write_in_any_locale() -> None:
+    """Let stdout have something for each character that it cannot write."""
+    codecs.register_error("rlscope_plain", _plain)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="rlscope_plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    words = error.object[error.start : error.end].translate(_PLAIN)
+    return words.encode("ascii", "replace").decode(), error.end
