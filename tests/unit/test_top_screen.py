@@ -52,7 +52,10 @@ def test_what_is_kept_is_said_until_the_next_key(monkeypatch: pytest.MonkeyPatch
     shown = ShownScreen("ppo")
     screen = shown._screen
     screen.show(last_view([reading(1), reading(2)]))
-    foot = lambda: drawn(screen, width=80, height=24)[-1].strip()  # noqa: E731
+
+    def foot() -> str:
+        return drawn(screen, width=80, height=24)[-1].strip()
+
     assert foot() == KEYS
     shown.kept()
     shown.keys()
