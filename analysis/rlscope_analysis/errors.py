@@ -1,5 +1,7 @@
 """The error of a reader of traces: the twin of rlscope_trace.errors, which it may not see."""
 
+from shlex import quote
+
 
 class TraceError(Exception):
     """A trace cannot be read, or a question cannot be answered: exit code 1.
@@ -18,8 +20,10 @@ class TraceError(Exception):
 class UnknownRangeError(TraceError):
     """No range is called as --per says."""
 
-    def __init__(self, per: str) -> None:
+    def __init__(self, per: str, *, path: object = None) -> None:
+        """path: of the trace, where it is one of several."""
+        where, trace = ("", "TRACE") if path is None else (f" in {path}", quote(str(path)))
         super().__init__(
-            f"no operation is called {per!r}",
-            hint="what there is: rlscope-trace summarize TRACE --by operation",
+            f"no operation is called {per!r}{where}",
+            hint=f"what there is: rlscope-trace summarize {trace} --by operation",
         )

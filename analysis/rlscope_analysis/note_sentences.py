@@ -236,6 +236,12 @@ NO_PHASE = {
 }
 
 
+_IN_NO_PHASE = {
+    "(no phase)": "in none of the phases that were found or marked, running or ready to run",
+    "(waiting)": "in none, and asleep",
+}
+
+
 def _more_rows(n: Named) -> str:
     words = f"{n.count:,} more"
     for at, name in enumerate(n.names):
@@ -464,6 +470,9 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "lane": _lane,
     "gpu_lane": _gpu_lane,
     "more_rows": _more_rows,
+    "in_no_phase": lambda n: "; ".join(f"{name}: {_IN_NO_PHASE[name]}" for name in n.names),
+    "at_stake": "at stake: the most of an iteration that can be gained; they overlap, so they do"
+    " not add up",
     "no_states": (
         "not recorded: when threads ran and waited; phases, calls and the GPU are all there is"
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.wording import count_of, printable
+from rlscope_analysis.wording import count_of, longer_words, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def _replayed(n: Named) -> str:
         what = f"{n.iterations} of {count_of(n.of_iterations, 'iteration')}, in a row,"
     return (
         f"{what} of {n.mean_ns / 1e6:,.1f} ms; without a change the replay takes"
-        f" {100 * n.fidelity:+.1f} % of that"
+        f" {longer_words(n.fidelity)}"
     )
 
 

@@ -43,6 +43,13 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
+def longer_words(share: float) -> str:
+    """Say how much longer something takes, as a part of what it is held against."""
+    if not round(abs(share) * 100, 1):
+        return "as long"
+    return f"{abs(share) * 100:.1f} % {'longer' if share > 0 else 'shorter'}"
+
+
 def role_words(role: str) -> str:
     """Name what leads: the learner, the main process."""
     return "main process" if role == "main" else role

@@ -78,25 +78,32 @@ class Page(HTMLParser):
         packed = gzip.decompress(base64.b64decode(self.by_id("data").text))
         (length,) = struct.unpack_from("<I", packed)
         header = json.loads(packed[4 : 4 + length])
-        numbers = np.frombuffer(packed, dtype="<i4", offset=4 + length).astype(np.int64)
+        numbers = np.frombuffer(packed, dtype=np.uint8, offset=4 + length)
         for view in header["views"]:
             for row in [row for lane in view["lanes"] for row in lane["rows"]]:
                 row["slices"] = _slices(row, numbers, view)
             path = view["path"]
             path["slices"] = _intervals(path, numbers)
             for key in ("lane", "cause"):
-                path[key] = numbers[path[key] : path[key] + path["n"]].tolist()
+                path[key] = _column(numbers, path[key], path["n"]).tolist()
         return list(header["views"])
+
+
+def _column(numbers: Any, at: int, n: int) -> Any:  # noqa: ANN401
+    """Return int32 of which all lowest bytes come first."""
+    planes = numbers[4 * at : 4 * (at + n)].reshape(4, n)
+    return np.ascontiguousarray(planes.T).view("<i4").ravel().astype(np.int64)
 
 
 def _intervals(row: dict[str, Any], numbers: Any) -> list[tuple[int, int]]:  # noqa: ANN401
     at, n = row["at"], row["n"]
-    starts = np.cumsum(numbers[at : at + n]).tolist()
-    return list(zip(starts, numbers[at + n : at + 2 * n].tolist(), strict=True))
+    gaps, lengths = _column(numbers, at, n), _column(numbers, at + n, n)
+    starts = np.cumsum(gaps + lengths) - lengths
+    return list(zip(starts.tolist(), lengths.tolist(), strict=True))
 
 
 def _slices(row: dict[str, Any], numbers: Any, view: dict[str, Any]) -> list[tuple[Any, ...]]:  # noqa: ANN401
-    codes = numbers[row["code"] : row["code"] + row["n"]].tolist()
+    codes = _column(numbers, row["code"], row["n"]).tolist()
     return [
         (start * view["tick"], length * view["tick"], *view["words"][code])
         for (start, length), code in zip(_intervals(row, numbers), codes, strict=True)

@@ -23,6 +23,7 @@ from rlscope_analysis.errors import TraceError
 from rlscope_analysis.renderers import json as json_renderer
 from rlscope_analysis.renderers import markdown, text
 from rlscope_analysis.schema.facts.fact import Fact
+from trace_builder import TraceBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from rlscope_analysis.compare.comparison import Comparison
     from rlscope_analysis.compare.run import Run
-    from trace_builder import TraceBuilder
 
 COUNT = 24
 
@@ -399,6 +399,18 @@ def test_formats_and_sides_of_the_command(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(rlscope(*ask, "--format", "csv").stdout)))
     assert {row["operation"] for row in rows} >= {"simulation", "inference", "backpropagation"}
     assert "| leading | simulation |" in rlscope(*ask, "--format", "markdown").stdout
+
+
+def test_the_trace_without_the_iteration_is_named(tmp_path: Path) -> None:
+    base = write_trace(tmp_path / "a.duckdb", [Step()] * 3)
+    other = TraceBuilder(tmp_path / "b c.duckdb")
+    other.operation(other.thread(other.process(pid=1), states=[], end_ns=9), 0, 9, "epoch")
+    done = rlscope("compare", base, other.write(), "--per", "iteration")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: no operation is called 'iteration' in {other.path}\n"
+        f"hint: what there is: rlscope-trace summarize '{other.path}' --by operation\n"
+    )
 
 
 @pytest.mark.parametrize("given", [["a"], ["a", "b", "c"], ["--base", "a"], []])

@@ -478,6 +478,7 @@ def test_all_is_everything(builder: TraceBuilder) -> None:
     reported = rlscope("summarize", path, "--all").stdout
     assert "what to try first" in reported
     assert "whole trace" in reported
+    assert "at stake: the most of an iteration that can be gained" in reported
     assert "scheduling, with run-queue latency" in reported
 
 

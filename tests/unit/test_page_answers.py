@@ -11,6 +11,9 @@ from compared_traces import MS, Step, write_trace
 from page_reader import Page
 from page_traces import COMMAND, HOME, training
 from recording import rlscope
+from rlscope_analysis.renderers.html.answer import render
+from rlscope_analysis.result.column import Column, Unit
+from rlscope_analysis.result.table import Answer, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,9 +70,25 @@ def test_a_redacted_comparison_does_not_tell_who_ran_what_where(tmp_path: Path) 
     assert [word for word in SECRETS if word in shown] == ["secret_base", "secret_new"]
     assert not [word for word in SECRETS if word in hidden]
     assert "simulation" in hidden
+    assert "base: (hidden) · new: (hidden)" in hidden
+    more = rlscope("compare", "--base", base.path, "--new", new.path, base.path, "--format",
+                   "html", "--redact").stdout  # fmt: skip
+    assert "base: (hidden) · new: (hidden 1), (hidden 2)" in more
     # The numbers are the same.
     numbers = [one.given.get("data-v") for one in Page(shown).elements]
     assert [one.given.get("data-v") for one in Page(hidden).elements] == numbers
+
+
+def test_a_page_of_everything_is_bounded_and_says_what_it_leaves_out() -> None:
+    columns = (Column("what"), Column("is_so", Unit.FLAG))
+    table = Table(
+        "t", "many", columns, [(f"row {at}", at == 0) for at in range(1_000)], noun="part"
+    )
+    page = Page(render(Answer((table,), table, {}), limit=None))
+    lines = [one.text for one in page.by_id("table-0").inside if one.name == "td"]
+    assert len(lines) == 2 * 300
+    assert lines[:4] == ["row 0", "yes", "row 1", "no"]
+    assert "700 more parts: not on a page" in page.by_id("table-0").text
 
 
 def test_what_is_read_is_never_replaced(tmp_path: Path) -> None:
@@ -98,6 +117,23 @@ def test_the_name_of_the_output_says_the_format(sides: tuple[Path, Path], tmp_pa
         refused = rlscope("compare", *sides, "-o", place)
         assert refused.returncode == 2
         assert "overwrite it with --force" in refused.stderr
+    assert rlscope("compare", *sides, "-o", tmp_path / "a.x", "--format", "csv").returncode == 0
+    for given, error, hint in (
+        (("-o", "a.x"), "which format a.x is to have is not clear from its name", "-o FILE.html, "),
+        (("-o", "a.html", "--format", "json"), "a.html is a name for html, and --format says json",
+         "--format html, or -o FILE.json"),
+        (("-o", tmp_path, "--format", "html"), f"{tmp_path} is a directory", "-o FILE.html"),
+    ):  # fmt: skip
+        for command in (("compare", *sides), ("summarize", sides[0])):
+            refused = rlscope(*command, *given)
+            assert refused.returncode == 2
+            assert refused.stderr.startswith(f"error: {error}\nhint: {hint}")
+    for command, hint in (
+        ("report", "-o FILE.html"), ("export perfetto", "-o FILE.pftrace.gz"),
+        ("export chrome", "-o FILE.json.gz"),
+    ):  # fmt: skip
+        refused = rlscope(*command.split(), sides[0], "-o", tmp_path)
+        assert refused.stderr == f"error: {tmp_path} is a directory\nhint: {hint}\n"
     refused = rlscope("compare", *sides, "--redact")
     assert refused.returncode == 2
     assert "only a page can be redacted" in refused.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from rlscope_analysis.page import close_up, iterations
 from rlscope_analysis.page.read import read_page
 from rlscope_analysis.renderers.html import render
 from rlscope_analysis.renderers.html.markup import Markup, hiding
-from trace_builder import TraceBuilder, lost, run, sleep, woken
+from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -259,6 +260,42 @@ def test_short_slices_are_drawn_together_and_no_time_is_lost(
     # Each shows what has most of its time.
     assert {name for _, _, name, _ in states["slices"]} == {"cpu"}
     assert "drawn together" in page.by_id("close-up").text
+
+
+def test_a_long_path_is_drawn_together_and_no_time_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(close_up, "MOST_SLICES", 100)
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
+    builder.coverage("thread_state")
+    process = builder.process(pid=1, end_ns=600 * 3_000)
+    builder.thread(process, tid=1, states=[run(2_000), preempted(1_000)] * 600)
+    page = page_of(builder)
+    (view,) = page.canvas()
+    path = view["path"]
+    assert 10 < len(path["slices"]) <= 100
+    ends = [start + length for start, length in path["slices"]]
+    assert [0, *ends[:-1]] == [start for start, _ in path["slices"]]
+    assert ends[-1] * view["tick"] == 600 * 3_000
+    assert {view["lanes"][lane]["name"] for lane in path["lane"]} == {view["lanes"][0]["name"]}
+    # Each says what has most of its time.
+    assert {view["causes"][cause] for cause in path["cause"]} == {"running and others, each short"}
+    assert "pieces of the critical path shorter than" in page.by_id("close-up").text
+
+
+def test_a_page_of_a_busy_process_is_small(tmp_path: Path) -> None:
+    """Nothing of it can be compressed, and all threads are on the path."""
+    builder, random = TraceBuilder(tmp_path / "trace.duckdb", meta=META), Random(0)
+    builder.coverage("thread_state")
+    process = builder.process(pid=1, end_ns=40_000 * 110_000)
+    for tid in range(1, 9):
+        lengths = [random.randrange(1_000, 100_000) for _ in range(40_000)]
+        states = [(run, preempted)[at % 2](length) for at, length in enumerate(lengths)]
+        builder.thread(process, tid=tid, states=states)
+    page = page_of(builder)
+    (view,) = page.canvas()
+    assert len(view["path"]["slices"]) > 5_000
+    assert len(page.source.encode()) < 250_000
 
 
 def test_of_thousands_of_words_each_is_hidden() -> None:

@@ -1,10 +1,15 @@
 """The screen of top fits into any terminal, and shows what its view says."""
 
+import io
+import sys
+
 import pytest
 from rich.console import Console
 
 from live_readings import last_view, reading
-from rlscope_trace.cli.top_screen import Screen
+from rlscope_trace.cli import top_terminal
+from rlscope_trace.cli.top_screen import KEPT, KEYS, KEYS_KEPT, Screen
+from rlscope_trace.cli.top_shown import ShownLines, ShownScreen
 from rlscope_trace.cli.top_words import verdict
 
 
@@ -41,6 +46,25 @@ def test_all_of_a_training_is_on_80_by_24() -> None:
     assert verdict(view.headline) in " ".join(text.split())
 
 
+def test_what_is_kept_is_said_until_the_next_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["", "t", "t"])
+    monkeypatch.setattr(top_terminal, "pressed", lambda: next(typed))
+    shown = ShownScreen("ppo")
+    screen = shown._screen
+    screen.show(last_view([reading(1), reading(2)]))
+
+    def foot() -> str:
+        return drawn(screen, width=80, height=24)[-1].strip()
+
+    assert foot() == KEYS
+    shown.kept()
+    shown.keys()
+    assert foot() == KEPT
+    shown.keys()
+    assert foot() == KEYS_KEPT
+    assert shown.keys() == "t"
+
+
 def test_a_pause_holds_the_view() -> None:
     screen = Screen("ppo", 2)
     first = last_view([reading(1), reading(2)])
@@ -49,3 +73,17 @@ def test_a_pause_holds_the_view() -> None:
     screen.show(last_view([reading(1), reading(3)]))
     assert screen.view is first
     assert len(screen.steps) == 2
+
+
+def test_it_can_be_written_in_any_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a terminal whose locale has letters only, as LC_ALL=C where Python keeps to it."""
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    shown = ShownScreen("ppo")
+    shown.show(last_view([reading(1), reading(2)]))
+    stdout.write("\n".join(drawn(shown._screen, width=80, height=24)))
+    stdout.flush()
+    text = stdout.buffer.getvalue().decode()
+    assert "worker 0        20 ##.................." in text
+    assert "?" not in text.replace("? Help", "")
+    ShownLines(as_json=False).show(last_view([reading(1), reading(2)]))

@@ -12,6 +12,7 @@ import rlscope_analysis
 from page_traces import MS, ROUND_NS, training, with_gpu
 from recording import rlscope
 from rlscope_analysis.result.timeline import CUDA, GPU, OPERATION, PATH, STATE
+from trace_builder import TraceBuilder
 from viewed import Viewed
 
 if TYPE_CHECKING:
@@ -124,6 +125,37 @@ def test_a_viewport_has_no_more_slices_than_can_be_drawn(viewed: Viewed) -> None
     assert all((found["start_ns"][at] * 30) % END_NS == 0 for at in narrow)
 
 
+def test_what_the_edges_cut_says_how_long_it_is(viewed: Viewed, trace: Trace) -> None:
+    span = SPANS[1]
+    found = viewed.data("slices.json", **{"from": span[0]}, to=span[1], pixels=1000, lanes="1")
+    shown = {
+        (found["start_ns"][at], found["end_ns"][at]): found["length_ns"][at]
+        for at, line in enumerate(found["line"]) if line == STATE and found["is_wide"][at]
+    }  # fmt: skip
+    query = "SELECT start_ns, end_ns FROM thread_state WHERE thread_id = 1"
+    states = trace.sql(query).fetchall()
+    wanted = {
+        (max(start, span[0]), min(end, span[1])): end - start
+        for start, end in states if start < span[1] and end > span[0]
+    }  # fmt: skip
+    assert len(shown) > 6
+    assert shown.items() <= wanted.items()
+    assert any(length > end - start for (start, end), length in shown.items())
+
+
+def test_the_legend_names_what_there_is(viewed: Viewed, tmp_path: Path) -> None:
+    legend = {words for _, words in viewed.data("trace.json")["legend"]}
+    assert {"on a CPU", "waits for a CPU", "other waits"} <= legend
+    assert not {"lost", "not measured"} & legend
+    # As an import: what threads did is not known.
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.operation(builder.thread(builder.process(pid=1), states=[], end_ns=MS), 0, MS, "step")
+    with Viewed(builder.write()) as other:
+        assert [words for _, words in other.data("trace.json")["legend"]] == [
+            "step", "critical path",
+        ]  # fmt: skip
+
+
 def test_who_woke_a_thread_and_what_launched_a_kernel(viewed: Viewed) -> None:
     found = viewed.data("place.json", lane=1, at=29 * MS)
     said = {one["what"]: one for one in found["said"]}
@@ -191,7 +223,7 @@ def test_other_origins_and_other_names_get_nothing(viewed: Viewed, headers: dict
 
 def test_the_legend_has_what_lanes_can_have(viewed: Viewed) -> None:
     words = dict(viewed.data("trace.json")["legend"])
-    assert {"cpu", "queue", "waits", "lost", "gpu", "copy", "path"} <= set(words)
+    assert {"cpu", "queue", "waits", "gpu", "copy", "path"} <= set(words)
     assert "native calls: backend" not in words.values()  # none was recorded
 
 

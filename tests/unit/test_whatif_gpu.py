@@ -252,3 +252,17 @@ def test_the_command(tmp_path: Path) -> None:
     (row,) = found["rows"]
     assert row["change"] == "kernels 2 times as fast, forward as one CUDA graph"
     assert rlscope("whatif", str(path), "--kernel-speedup", "0").returncode == 2
+
+
+def test_what_was_profiled_without_operations_has_to_be_recorded(tmp_path: Path) -> None:
+    """To mark the program now would change nothing of what there is."""
+    builder = TraceBuilder(tmp_path / "none.duckdb")
+    builder.thread(builder.process(pid=7, name="python"), states=[], end_ns=100 * US)
+    builder.cuda_call(1, 0, 20 * US, correlation_id=1)
+    builder.gpu_activity(1, 25 * US, 90 * US, correlation_id=1)
+    done = rlscope("whatif", builder.write())
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: no operation is known that could be changed\n"
+        "hint: record the program, which finds its phases: sudo rlscope-trace -- COMMAND\n"
+    )

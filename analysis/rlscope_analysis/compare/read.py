@@ -28,7 +28,7 @@ from rlscope_analysis.compare.run import (
 from rlscope_analysis.compare.side import content_of
 from rlscope_analysis.critical_path.iterations import RANGE
 from rlscope_analysis.damage import damage_reported
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import TraceError, UnknownRangeError
 from rlscope_analysis.query import run_query
 from rlscope_analysis.trace import open_trace
 
@@ -188,4 +188,7 @@ def _check_once(side: Sequence[Run]) -> None:
 
 def _read(path: Path, *, per: str | None) -> Run:
     with damage_reported(path), open_trace(path) as trace:
-        return read_run(trace, name=str(path), per=per)
+        try:
+            return read_run(trace, name=str(path), per=per)
+        except UnknownRangeError as error:
+            raise UnknownRangeError(str(per), path=path) from error

@@ -16,6 +16,7 @@ from rlscope_analysis.query import run_query, run_records, run_together
 from rlscope_analysis.result.column import Column, Scale, Unit
 from rlscope_analysis.result.note import Note, note
 from rlscope_analysis.result.table import Answer, Table, Values
+from rlscope_analysis.schema.vocabulary import NO_PHASE, WAITING
 from rlscope_analysis.summary.gpu import gpu_summary
 from rlscope_analysis.summary.losses import losses_of
 from rlscope_analysis.summary.overhead import overhead_of
@@ -222,12 +223,22 @@ def answer_of(reported: Overview) -> Answer:
 def answer_with(reported: Overview, summary: Answer) -> Answer:
     """Put the first screen above a summary of everything."""
     first = answer_of(reported)
+    explained = (replace(table, remarks=tuple(_explained(table))) for table in first.tables)
     return replace(
         summary,
-        tables=(*first.tables, *summary.tables),
+        tables=(*explained, *summary.tables),
         facts={**summary.facts, **first.facts},
         opening=first.opening,
     )
+
+
+def _explained(table: Table) -> Iterable[Note]:
+    """Say what the words of a table mean that the first screen has no room for."""
+    outside = tuple(row[0] for row in table.rows if row[0] in (NO_PHASE, WAITING))
+    if table.name == "phases" and outside:
+        yield note("in_no_phase", names=outside)
+    if table.name == "findings":
+        yield note("at_stake")
 
 
 def _facts(reported: Overview) -> dict[str, Any]:

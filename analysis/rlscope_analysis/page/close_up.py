@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 MOST_THREADS, MOST_STREAMS = 40, 16
-# Of all lanes of a close-up together.
-MOST_SLICES = 40_000
+# Of all lanes of a close-up together, and of its path.
+MOST_SLICES = 20_000
+# In the code of a piece of the path: short ones, of which its cause has most of the time.
+_SEVERAL = 128
 # Operations inside operations: so many rows of a lane.
 _MOST_DEPTH = 3
 _THREADS_SQL = """
@@ -82,19 +84,27 @@ class _Reader:
         lanes = [*self._thread_lanes(slices), *self._gpu_lanes(path)]
         least_ns = 0
         while sum(len(row.code) for _, rows in lanes for row in rows) > MOST_SLICES:
-            least_ns = least_ns * 2 or max(1, (self._end_ns - self._start_ns) // 100_000)
+            least_ns = self._coarser_than(least_ns)
             lanes = [(who, [self._coarser(row, least_ns) for row in rows]) for who, rows in lanes]
+        placed, path_least_ns = self._placed_path(path), 0
+        while len(placed.code) > MOST_SLICES:
+            path_least_ns = self._coarser_than(path_least_ns)
+            placed = coarsened(placed, path_least_ns, lambda code: code | _SEVERAL)
         return CloseUp(
             self._which,
             self._iteration,
             tuple(Lane(who, tuple(map(self._row, rows))) for who, rows in lanes),
             self._left_out,
             tuple(self._words),
-            self._placed_path(path),
+            self._drawn_path(placed),
             CAUSES,
             self._launches(),
             least_ns,
+            path_least_ns,
         )
+
+    def _coarser_than(self, least_ns: int) -> int:
+        return least_ns * 2 or max(1, (self._end_ns - self._start_ns) // 100_000)
 
     def _columns(self, query: str) -> dict[str, Ints]:
         asked = query.format(
@@ -255,7 +265,8 @@ class _Reader:
 
     # What leads from lane to lane.
 
-    def _placed_path(self, path: dict[str, Ints]) -> tuple[Ints, ...]:
+    def _placed_path(self, path: dict[str, Ints]) -> Slices:
+        """Return its pieces by lane and cause, in one code; lane -1: not drawn."""
         keys = zip(
             path["thread_id"].tolist(), path["device_id"].tolist(), path["stream_id"].tolist(),
             strict=True,
@@ -265,10 +276,13 @@ class _Reader:
             for thread, device, stream in keys
         ]
         lane, cause = np.array(lanes, dtype=np.int64), path["cause"].astype(np.int64)
-        merged = joined("path", path["start_ns"], path["end_ns"], lane * 256 + cause)
+        return joined("path", path["start_ns"], path["end_ns"], (lane + 1) * 256 + cause)
+
+    def _drawn_path(self, placed: Slices) -> tuple[Ints, ...]:
+        cause = placed.code & (_SEVERAL - 1)
         return (
-            merged.start_ns - self._start_ns, merged.end_ns - self._start_ns, merged.code >> 8,
-            merged.code & 255,
+            placed.start_ns - self._start_ns, placed.end_ns - self._start_ns,
+            (placed.code >> 8) - 1, cause + np.where(placed.code & _SEVERAL, len(CAUSES), 0),
         )  # fmt: skip
 
     def _launches(self) -> tuple[Ints, ...]:

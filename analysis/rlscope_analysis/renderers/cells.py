@@ -92,6 +92,8 @@ def share_cell(value: object, whole: object, error: object = None) -> str:
 
 
 def _words(column: Column, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Note):
         return printable(sentence_of(value))
     if column.unit is Unit.RANKING and isinstance(value, tuple):

@@ -102,12 +102,17 @@ class CloseUp:
     """Threads that are not drawn: those of the path come first."""
     words: tuple[Word, ...]
     path: tuple[npt.NDArray[np.int64], ...]
-    """start_ns, end_ns, lane (-1: not drawn), cause (a place in `causes`)."""
+    """start_ns, end_ns, lane (-1: not drawn), cause (a place in `causes`).
+
+    As many places beyond them: short pieces, drawn as the one that has most of the time.
+    """
     causes: tuple[str, ...]
     launches: tuple[npt.NDArray[np.int64], ...]
     """lane and time of a call, lane and time of the start of what it launched."""
     least_ns: int
     """Shorter slices are drawn together; 0: none is."""
+    path_least_ns: int
+    """Of the path, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

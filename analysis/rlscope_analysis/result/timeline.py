@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
 STATE, OPERATION, CALL, CUDA, GPU, PATH = (kind * 16 for kind in range(6))
 """The rows of a lane; of operations and calls the depth is added."""
-COLUMNS = ("lane", "line", "code", "is_wide", "start_ns", "end_ns", "time_ns", "count")
-"""What is known of a slice."""
+COLUMNS = (
+    "lane", "line", "code", "is_wide", "start_ns", "end_ns", "time_ns", "length_ns", "count",
+)  # fmt: skip
+"""What is known of a slice; length_ns: of a wide one, beyond the ends of the span too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Whole:
     """What was called: its name and layer."""
     names: tuple[tuple[int, str], ...]
     """What GPUs did, and functions of CUDA."""
+    states: tuple[str, ...]
+    """Those that any thread was in."""
     iterations: tuple[tuple[int, int], ...]
     has_path: bool
     losses: tuple[dict[str, Any], ...]

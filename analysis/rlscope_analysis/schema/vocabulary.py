@@ -37,6 +37,8 @@ LAYER_COVERAGE = "native_call:{layer}"
 UNANNOTATED = "(unannotated)"
 # The phase of what is in none.
 NO_PHASE = "(no phase)"
+# The same, while the thread sleeps.
+WAITING = "(waiting)"
 # What people call an iteration of their training loop.
 ITERATION_NAMES = ("iteration", "step", "update", "epoch")
 ANY_ITERATION_NAME = f"{', '.join(ITERATION_NAMES[:-1])} or {ITERATION_NAMES[-1]}"

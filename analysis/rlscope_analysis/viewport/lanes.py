@@ -41,6 +41,7 @@ LEFT JOIN called AS c ON c.thread_id = t.thread_id
 LEFT JOIN launched AS u ON u.thread_id = t.thread_id
 ORDER BY t.process_id, NOT speaks, t.thread_id
 """  # noqa: S608 - numbers of our own
+_STATES_SQL = "SELECT DISTINCT state::VARCHAR FROM thread_state_coded ORDER BY ALL"
 # Below 0, so that none is a thread.
 _STREAMS_SQL = """
 CREATE OR REPLACE TEMP TABLE _view_stream AS
@@ -70,6 +71,7 @@ def read_whole(trace: Trace) -> Whole:
             "SELECT string_id, value FROM string WHERE string_id IN"
             " (SELECT name_id FROM gpu_activity_coded UNION SELECT name_id FROM cuda_call_coded)",
         ),
+        tuple(state for (state,) in run_query(trace, _STATES_SQL).rows),
         iterations,
         has_path,
         loss_records(reported),

@@ -46,7 +46,8 @@ WITH found AS (
   {{path}}
 ), clipped AS (
   SELECT
-    lane, line, code, greatest(start_ns, {{start}}) AS start_ns, least(end_ns, {{end}}) AS end_ns
+    lane, line, code, greatest(start_ns, {{start}}) AS start_ns, least(end_ns, {{end}}) AS end_ns,
+    end_ns - start_ns AS length_ns
   FROM found
 ), placed AS (
   SELECT
@@ -58,7 +59,8 @@ WITH found AS (
 SELECT
   lane::BIGINT AS lane, line::BIGINT AS line, code::BIGINT AS code, is_wide::BIGINT AS is_wide,
   first_ns::BIGINT AS start_ns, max(end_ns)::BIGINT AS end_ns,
-  sum(end_ns - start_ns)::BIGINT AS time_ns, count(*)::BIGINT AS count
+  sum(end_ns - start_ns)::BIGINT AS time_ns,
+  CASE WHEN is_wide THEN max(length_ns) ELSE 0 END::BIGINT AS length_ns, count(*)::BIGINT AS count
 FROM placed GROUP BY lane, line, code, is_wide, first_ns ORDER BY lane, line, first_ns, code
 """  # noqa: S608 - names and numbers of our own
 _PATH_SQL = f"""
@@ -80,8 +82,8 @@ def read_slices(
 ) -> dict[str, list[int]]:
     """Return the slices of these lanes, cut at the ends of the span, a list for each of COLUMNS.
 
-    A wide one is as it is in the trace. Others are added up by the pixel that they begin in:
-    start_ns is that of the pixel, time_ns how long they last together.
+    A wide one is as it is in the trace, and length_ns how long it is there. Others are added up by
+    the pixel that they begin in: start_ns is that of it, time_ns how long they last together.
     """
     start_ns, end_ns = span
     pixels = max(1, min(pixels, MOST_CELLS // max(1, len(lanes))))

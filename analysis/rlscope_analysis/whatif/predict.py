@@ -13,6 +13,7 @@ from rlscope_analysis.whatif.background import background_apart
 from rlscope_analysis.whatif.changes import Changes, Scaled, apply, mean_ns, rows_of
 from rlscope_analysis.whatif.program import RUN, SLEEP, Program, make_program
 from rlscope_analysis.whatif.team import of_team
+from rlscope_analysis.wording import longer_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -82,8 +83,8 @@ class Replayer:
         """The replay without a change / the measured duration, - 1."""
         if abs(self.fidelity) > _WORST_FIDELITY:
             raise TraceError(
-                f"cannot be answered: replayed without a change, the trace takes"
-                f" {100 * self.fidelity:+.1f} % of what it took",
+                "cannot be answered: replayed without a change, the trace takes"
+                f" {longer_words(self.fidelity)} than it did",
                 hint="what the replay knows, and what it does not: docs/whatif.md",
             )
 
@@ -201,7 +202,10 @@ class Replayer:
         if not answers and not found:
             raise TraceError(
                 "no operation is known that could be changed",
-                hint="mark the parts of the program as NVTX ranges: docs/operations.md",
+                hint="mark the parts of the program as NVTX ranges: docs/operations.md"
+                if self.recorded.has_states
+                # What a profiler of GPUs has written down gets no more of them.
+                else "record the program, which finds its phases: sudo rlscope-trace -- COMMAND",
             )
         if not answers:
             raise refused[0]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from rlscope_analysis.renderers import csv, json, markdown, text
 from rlscope_analysis.result.table import Answer
 from rlscope_trace.cli import messages
+from rlscope_trace.errors import UsageError
 
 FromOption = Annotated[
     str | None,
@@ -57,10 +59,51 @@ class AnswerFormat(str, Enum):
     HTML = "html"
 
 
+_SUFFIXES = {
+    ".html": AnswerFormat.HTML, ".htm": AnswerFormat.HTML, ".md": AnswerFormat.MARKDOWN,
+    ".json": AnswerFormat.JSON, ".csv": AnswerFormat.CSV, ".txt": AnswerFormat.TABLE,
+    "": AnswerFormat.TABLE,
+}  # fmt: skip
+OutputFormatOption = Annotated[
+    AnswerFormat | None,
+    typer.Option(
+        "--format",
+        help="Print tables, JSON, CSV, Markdown, or a page of HTML. Default: what the name of the"
+        " output ends in (.html, .md, .json, .csv, .txt); tables to stdout.",
+        show_default=False,
+    ),
+]
 FormatOption = Annotated[
     AnswerFormat,
     typer.Option("--format", help="Print tables, JSON, CSV, Markdown, or a page of HTML."),
 ]
+
+
+def format_of(asked: AnswerFormat | None, output: Path | None) -> AnswerFormat:
+    """Return the format that was asked for, or that the name of the output says.
+
+    UsageError where these are not one, and where neither says anything.
+    """
+    said = _SUFFIXES.get(output.suffix.lower()) if output else AnswerFormat.TABLE
+    if asked is not None:
+        # A name without a suffix, and .txt, say little: any format is text.
+        if said in (None, AnswerFormat.TABLE, asked):
+            return asked
+        raise UsageError(
+            f"{output} is a name for {said.value}, and --format says {asked.value}",
+            hint=f"--format {said.value}, or -o {example_of(asked)}",
+        )
+    if said is None:
+        raise UsageError(
+            f"which format {output} is to have is not clear from its name",
+            hint="-o FILE.html, .md, .json, .csv or .txt, or --format",
+        )
+    return said
+
+
+def example_of(output_format: AnswerFormat) -> str:
+    """Return a name for a file of this format."""
+    return f"FILE{next(suffix for suffix, one in _SUFFIXES.items() if one is output_format)}"
 
 
 def render(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,11 @@ from rlscope_analysis.trace import open_trace
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.answers import (
     AnswerFormat,
+    OutputFormatOption,
     PerOption,
     RedactOption,
+    example_of,
+    format_of,
     render,
     telling_interrupts,
 )
@@ -26,14 +30,11 @@ from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.cli.sides import SidesCommand, sides_of
 from rlscope_trace.cli.timeline_file import is_stdout, write_timeline
 from rlscope_trace.errors import UsageError
+from rlscope_trace.outputs.place import refuse_read
 
 CommandClass = SidesCommand
 # Where the command line, which names the traces, is not in sight.
 _READ_ELSEWHERE = (AnswerFormat.HTML, AnswerFormat.MARKDOWN)
-_SUFFIXES = {
-    ".html": AnswerFormat.HTML, ".md": AnswerFormat.MARKDOWN, ".json": AnswerFormat.JSON,
-    ".csv": AnswerFormat.CSV,
-}  # fmt: skip
 
 
 def compare(  # noqa: PLR0913 - one parameter per option
@@ -50,15 +51,7 @@ def compare(  # noqa: PLR0913 - one parameter per option
         typer.Option(metavar="TRACES", help="Traces of after, likewise.", show_default=False),
     ] = None,
     per: PerOption = None,
-    output_format: Annotated[
-        AnswerFormat | None,
-        typer.Option(
-            "--format",
-            help="Print tables, JSON, CSV, Markdown, or a page of HTML. Default: tables, or what"
-            " the name of the output ends in.",
-            show_default=False,
-        ),
-    ] = None,
+    output_format: OutputFormatOption = None,
     every: Annotated[
         bool,
         typer.Option("--all", help="List every part, function, count and fact of the machine."),
@@ -82,17 +75,20 @@ def compare(  # noqa: PLR0913 - one parameter per option
     iteration; docs/compare.md explains each number.
     """
     place = None if output is None or is_stdout(output) else output
-    shown = output_format or _format_of(output)
+    before, after = sides_of(traces, base, new)
+    if place is not None:
+        refuse_read(place, (*before, *after))
+    shown = format_of(output_format, place)
     if redact and shown is not AnswerFormat.HTML:
         raise UsageError("only a page can be redacted", hint="-o FILE.html, or --format html")
     permissions = parse_mode(mode)
     write_nothing_but(*((place,) if place else ()), mode=permissions)
-    before, after = sides_of(traces, base, new)
     with telling_interrupts():
         found = compared(*read_sides(before, after, per=per))
         answer = answer_of(found, is_first_screen=not every)
         if shown in _READ_ELSEWHERE:
-            answer = replace(answer, head=(("base", _names(before)), ("new", _names(after))))
+            named = partial(_names, redact=redact)
+            answer = replace(answer, head=(("base", named(before)), ("new", named(after))))
         hide = _hiding([*before, *after]) if redact else str
         limit = None if every else FIRST_SCREEN
         chunks = list(render(answer, shown, limit=limit, to_file=place is not None, hide=hide))
@@ -100,12 +96,11 @@ def compare(  # noqa: PLR0913 - one parameter per option
         write_stdout(chunks, is_data=shown is AnswerFormat.CSV)
         return
     pieces = [chunk.encode() for chunk in chunks]
-    write_timeline(place, pieces, force=force, read=(*before, *after), mode=permissions)
+    write_timeline(
+        place, pieces, force=force, elsewhere=f"-o {example_of(shown)}", read=(*before, *after),
+        mode=permissions,
+    )  # fmt: skip
     messages.say(f"wrote {place}")
-
-
-def _format_of(output: Path | None) -> AnswerFormat:
-    return _SUFFIXES.get(output.suffix.lower() if output else "", AnswerFormat.TABLE)
 
 
 def _hiding(traces: Sequence[Path]) -> Callable[[str], str]:
@@ -122,5 +117,9 @@ def _hiding(traces: Sequence[Path]) -> Callable[[str], str]:
     return hiding(words)
 
 
-def _names(traces: list[Path]) -> str:
+def _names(traces: list[Path], *, redact: bool) -> str:
+    if redact:
+        # As all words that are hidden, but told apart.
+        one = len(traces) == 1
+        return ", ".join(f"(hidden{'' if one else f' {at}'})" for at in range(1, len(traces) + 1))
     return ", ".join(str(trace) for trace in traces)

@@ -23,6 +23,7 @@ app = typer.Typer(
     help="Write a trace as a timeline for other viewers; docs/export.md says what goes where.",
 )
 
+_ELSEWHERE = {"perfetto": "-o FILE.pftrace.gz", "chrome": "-o FILE.json.gz"}
 _Trace = Annotated[Path, typer.Argument(help="The trace to export.", show_default=False)]
 _From = Annotated[
     str | None,
@@ -97,12 +98,23 @@ def _export(  # noqa: PLR0913 - one parameter per option
         timeline = Timeline(opened, form, start=start, end=end)
         total = timeline.total_rows or 0
         pieces = timeline.pieces(lambda rows: progress(rows, max(rows, total)))
-        file_bytes = write_timeline(output, pieces, force=force, read=(trace,), mode=permissions)
+        file_bytes = write_timeline(
+            output, pieces, force=force, elsewhere=_ELSEWHERE[form], read=(trace,),
+            mode=permissions,
+        )  # fmt: skip
     if timeline.is_complete:
-        _report(timeline, output, file_bytes, time.monotonic() - began_s)
+        duration_s, has_window = time.monotonic() - began_s, bool(start or end)
+        _report(timeline, output, file_bytes, duration_s, has_window=has_window)
 
 
-def _report(timeline: Timeline, output: Path, file_bytes: int | None, duration_s: float) -> None:
+def _report(
+    timeline: Timeline,
+    output: Path,
+    file_bytes: int | None,
+    duration_s: float,
+    *,
+    has_window: bool,
+) -> None:
     """Say what was written and what was not; nothing to somebody who has stopped listening."""
     if timeline.unreadable:
         messages.warning(f"{timeline.unreadable:,} rows of the trace are no intervals: left out")
@@ -110,10 +122,14 @@ def _report(timeline: Timeline, output: Path, file_bytes: int | None, duration_s
         messages.warning(
             f"{timeline.unplaced:,} slices of threads or processes that the trace lacks: left out"
         )
-    size = "" if file_bytes is None else f", {file_bytes / 1e6:.1f} MB"
+    size = "" if file_bytes is None else f", {_size(file_bytes)}"
     messages.say(
         f"wrote {'stdout' if is_stdout(output) else output}: {timeline.slices:,} slices{size}"
         f" in {duration_s:.1f} s"
     )
     if not timeline.unreadable and not timeline.unplaced:
-        messages.say("nothing left out")
+        messages.say("nothing left out" + " of this part of the trace" * has_window)
+
+
+def _size(file_bytes: int) -> str:
+    return f"{file_bytes / 1e3:,.0f} kB" if file_bytes < 1e6 else f"{file_bytes / 1e6:,.1f} MB"

@@ -120,6 +120,9 @@ def gate(  # noqa: PLR0913 - one parameter per option
     raise typer.Exit(code)
 
 
+_SAVE_ELSEWHERE, _JUNIT_ELSEWHERE = "--save FILE.json", "--junit FILE.xml"
+
+
 class _Asked:
     """What is to be done with the two sides."""
 
@@ -144,6 +147,10 @@ class _Asked:
     def outputs(self) -> list[Path]:
         """Return the files that are written."""
         return [path for path in (self.save, self.junit) if path is not None]
+
+    def elsewhere(self, path: Path) -> str:
+        """Return what to give instead of an output that is no file."""
+        return _SAVE_ELSEWHERE if path is self.save else _JUNIT_ELSEWHERE
 
 
 def _sides(
@@ -177,7 +184,7 @@ def _check(asked: _Asked, base: Sequence[Path]) -> None:
     """Raise the errors that need no recording: hours of it would have been for nothing."""
     write_nothing_but()
     for path in asked.outputs:
-        refuse_existing(path, force=asked.force)
+        refuse_existing(path, force=asked.force, elsewhere=asked.elsewhere(path))
     _runs(base, asked.per)
 
 
@@ -188,14 +195,17 @@ def _judge(asked: _Asked, base: Sequence[Path], new: Sequence[Path]) -> int:
     if not after:
         raise UsageError("no trace is given", hint="rlscope-trace gate --save FILE TRACES")
     if asked.save is not None:
-        write_file(asked.save, text_of(after), force=asked.force, read=new)
+        write_file(
+            asked.save, text_of(after), force=asked.force, elsewhere=_SAVE_ELSEWHERE, read=new
+        )
         messages.say(f"wrote {asked.save}: a baseline of {len(after)} runs")
     if not asked.limits:
         return 0
     found = compared(before, after)
     results = limits_of.held(found, asked.limits)
     if asked.junit is not None:
-        write_file(asked.junit, junit(found, results), force=asked.force, read=new)
+        told = junit(found, results)
+        write_file(asked.junit, told, force=asked.force, elsewhere=_JUNIT_ELSEWHERE, read=new)
     write_stdout(_text(asked.format, found, results))
     return EXIT_CODES[limits_of.outcome_of(results)]
 

@@ -55,23 +55,30 @@ def _escaped(text: str, *, for_terminal: bool) -> str:
     return "".join(part if part in (BOLD, PLAIN) else harmless(part) for part in parts)
 
 
-def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise TracerError where write_file would, before there is something to write."""
+def refuse_existing(path: Path, *, force: bool, elsewhere: str) -> None:
+    """Raise TracerError where write_file would, before there is something to write.
+
+    elsewhere: what to give instead of an output that is no file.
+    """
     try:
         with open_place(path) as place:
-            place.refuse_existing(overwrite=force)
+            place.refuse_existing(overwrite=force, elsewhere=elsewhere)
     except OSError as error:
         raise TracerError(
             f"cannot write {path}: {error.strerror}", hint=writing_hint(error, _ELSEWHERE)
         ) from error
 
 
-def write_file(path: Path, text: str, *, force: bool, read: Iterable[Path] = ()) -> None:
+def write_file(
+    path: Path, text: str, *, force: bool, elsewhere: str = "-o FILE", read: Iterable[Path] = ()
+) -> None:
     """Write a new file; with `force` also in the place of one that exists.
 
-    read: what it is made of, which is never replaced.
+    elsewhere: what to give instead of an output that is no file. read: what it is made of, which
+    is never replaced.
     """
     refuse_read(path, read)
+    refuse_existing(path, force=force, elsewhere=elsewhere)
     try:
         write_output(path, text.encode(errors="backslashreplace"), overwrite=force)
     except OSError as error:

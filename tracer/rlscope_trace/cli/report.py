@@ -68,8 +68,9 @@ def report(  # noqa: PLR0913 - one parameter per option
             read_page, render = loading.result()
             page = render(read_page(opened, per=per), redact=redact)
     file_bytes = write_timeline(
-        place, [page.encode()], force=force, read=(trace,), mode=permissions
-    )
+        place, [page.encode()], force=force, elsewhere=f"-o FILE{_SUFFIX}", read=(trace,),
+        mode=permissions,
+    )  # fmt: skip
     if not is_stdout(place) and file_bytes is not None:
         messages.say(
             f"wrote {place}: {file_bytes / 1e3:,.0f} kB in {time.monotonic() - began_s:.1f} s;"

@@ -20,9 +20,11 @@ from rlscope_analysis.summary.read import summarize as compute
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_trace.cli.answers import (
     AnswerFormat,
-    FormatOption,
     FromOption,
+    OutputFormatOption,
     ToOption,
+    example_of,
+    format_of,
     render,
     telling_interrupts,
 )
@@ -30,6 +32,7 @@ from rlscope_trace.cli.live_progress import sweeping
 from rlscope_trace.cli.output import write_file, write_stdout
 from rlscope_trace.cli.reading import write_nothing_but
 from rlscope_trace.errors import UsageError
+from rlscope_trace.outputs.place import refuse_read
 from rlscope_trace.texts import shell_line
 
 _ROWS = 20
@@ -43,7 +46,7 @@ class Grouping(str, Enum):
 
 def summarize(  # noqa: PLR0913 - one parameter per option
     trace: Annotated[Path, typer.Argument(help="The trace to summarize.", show_default=False)],
-    output_format: FormatOption = AnswerFormat.TABLE,
+    output_format: OutputFormatOption = None,
     by: Annotated[
         Grouping | None,
         typer.Option(
@@ -102,6 +105,9 @@ def summarize(  # noqa: PLR0913 - one parameter per option
     report = _report(view, by, per)
     _check_operation(report, operation)
     limit = rows or (None if every else _ROWS)
+    if output is not None:
+        refuse_read(output, (trace,))
+    shown = format_of(output_format, output)
     write_nothing_but(*(() if output is None else (output,)))
     with telling_interrupts():
         with (
@@ -111,13 +117,14 @@ def summarize(  # noqa: PLR0913 - one parameter per option
         ):
             if report is not None and operation is not None:
                 report = of_operation(opened, report, operation)
-            is_first_look = not every and output_format is AnswerFormat.TABLE
+            is_first_look = not every and shown is AnswerFormat.TABLE
             found = _ask(opened, report, per=per, top=top, is_first_look=is_first_look)
-        chunks = render(found, output_format, limit=limit, to_file=output is not None)
+        chunks = render(found, shown, limit=limit, to_file=output is not None)
         if output is None:
-            write_stdout(chunks, is_data=output_format is AnswerFormat.CSV)
+            write_stdout(chunks, is_data=shown is AnswerFormat.CSV)
         else:
-            write_file(output, "".join(chunks), force=force, read=(trace,))
+            example = f"-o {example_of(shown)}"
+            write_file(output, "".join(chunks), force=force, elsewhere=example, read=(trace,))
 
 
 def _report(view: str | None, by: Grouping | None, per: str | None) -> Report | None:

@@ -27,20 +27,22 @@ def is_stdout(output: Path) -> bool:
     return str(output) == "-"
 
 
-def write_timeline(
+def write_timeline(  # noqa: PLR0913 - what a file is to be
     output: Path,
     pieces: Iterable[bytes],
     *,
     force: bool,
+    elsewhere: str = "-o FILE",
     read: Iterable[Path] = (),
     mode: int = PRIVATE_MODE,
 ) -> int | None:
     """Write the pieces to the output; returns how many bytes it has then, None: that is not known.
 
-    read: what they are made of, which is never replaced. A file has another name until it is
-    complete, and is gzipped where its own ends in .gz; what was interrupted or failed leaves
-    nothing. Raises UsageError where there is a file already and no `force`, or where stdout is a
-    terminal; TracerError where the output cannot be written.
+    elsewhere: what to give instead of an output that is no file. read: what they are made of, which
+    is never replaced. A file has another name until it is complete, and is gzipped where its own
+    ends in .gz; what was interrupted or failed leaves nothing. Raises UsageError where there is a
+    file already and no `force`, or where stdout is a terminal; TracerError where the output cannot
+    be written.
     """
     if is_stdout(output):
         return _write_stdout(pieces)
@@ -52,7 +54,7 @@ def write_timeline(
                 _write(file, output, pieces)
             return None
         with open_place(output) as place:
-            place.refuse_existing(overwrite=force)
+            place.refuse_existing(overwrite=force, elsewhere=elsewhere)
             return _write_file(place, pieces, force=force, mode=mode)
     except OSError as error:
         raise TracerError(

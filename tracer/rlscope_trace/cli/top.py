@@ -259,6 +259,8 @@ class _Top:
                 if self._format is FormatName.SCREEN:
                     stack.enter_context(keys_at_once())
                     self._shown = stack.enter_context(ShownScreen(program))
+                    if self._kept:
+                        self._shown.kept()
                 reason = wait()
         except StopWatchingError:
             pass
@@ -278,7 +280,7 @@ class _Top:
             return
         if "r" in self._shown.keys() and not self._kept:  # noqa: SIM118 - no mapping
             self._keep(recording)
-            self._shown.say("the last seconds are kept, and what follows; q ends and saves")
+            self._shown.kept()
         recording.housekeep()
         if time.monotonic() < self._next_s:
             return

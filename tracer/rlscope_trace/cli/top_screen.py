@@ -41,11 +41,16 @@ _OTHER_LINES = 7
 _MOST_VERDICT = 2
 _MOST_PHASES = 6
 KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep trace  ? Help  Esc Back"
+KEYS_KEPT = "q Save and quit  p Pause  t Threads  w Waits  f Functions  ? Help  Esc Back"
+KEPT = "the last seconds are kept, and what follows; q ends and saves"
 HELP = (
     "Times are of the last two seconds. Of a process they are those of its busiest",
     "thread: on a CPU, in the queue for one, waiting. Python and native code are",
     "distinguished by samples. CPUs counts all threads. waits for: who ended most",
     "of its waiting.",
+    "(no phase): the leading thread is in none of those that are known. recorder:",
+    "CPU time of the recorder, as a share of one CPU.",
+    "r keeps a trace of the last minute (--last) and of what follows: q saves it.",
 )
 
 
@@ -57,6 +62,8 @@ class Screen:
     cpus: int
     page: str = ""
     is_paused: bool = False
+    is_kept: bool = False
+    """Whether a trace will be saved."""
     message: str = ""
     view: View | None = None
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
@@ -78,7 +85,8 @@ class Screen:
             text.truncate(width, overflow="ellipsis")
             yield text
         yield Text("\n" * max(height - 2 - len(lines), 0), end="")
-        foot = Text(self.message or KEYS, style="reverse", end="")
+        keys = KEYS_KEPT if self.is_kept else KEYS
+        foot = Text(self.message or keys, style="reverse", end="")
         foot.truncate(width)
         yield foot
 

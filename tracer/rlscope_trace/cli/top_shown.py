@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _ESCAPE = "\x1b"
 _PAGES = "twf?"
+# What stands for it where a locale has no such characters.
+_PLAIN = str.maketrans("▁▂▃▄▅▆▇█·…", "___----#..")
 
 
 class StopWatchingError(Exception):
@@ -32,14 +36,15 @@ class Shown(Protocol):
     def keys(self) -> str:
         """Return the keys that were pressed and are not for the screen itself; q ends it."""
 
-    def say(self, text: str) -> None:
-        """Show a message."""
+    def kept(self) -> None:
+        """Show that a trace will be saved."""
 
 
 class ShownLines:
     """A line a second on stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
+        _write_in_any_locale()
         self._words: Callable[[View], str] = line
         if as_json:
             # Here: it takes time to import, and lines of words do without it.
@@ -61,8 +66,8 @@ class ShownLines:
         """Return none."""
         return ""
 
-    def say(self, text: str) -> None:
-        """Keep still: there is no key that would ask for it."""
+    def kept(self) -> None:
+        """Keep still: what was saved is said at the end."""
 
 
 class ShownScreen:
@@ -75,6 +80,7 @@ class ShownScreen:
 
         from rlscope_trace.cli.top_screen import Screen
 
+        _write_in_any_locale()
         self._screen = Screen(program, len(os.sched_getaffinity(0)))
         self._live = Live(
             self._screen, console=Console(), screen=True, auto_refresh=False,
@@ -114,10 +120,27 @@ class ShownScreen:
             elif key == "p":
                 self._screen.is_paused = not self._screen.is_paused
         if keys:
+            self._screen.message = ""
             self._live.refresh()
         return keys
 
-    def say(self, text: str) -> None:
-        """Show it in the place of the keys."""
-        self._screen.message = text
+    def kept(self) -> None:
+        """Say so in the place of the keys, until the next of them."""
+        from rlscope_trace.cli.top_screen import KEPT
+
+        self._screen.is_kept, self._screen.message = True, KEPT
         self._live.refresh()
+
+
+def _write_in_any_locale() -> None:
+    """Let stdout have something for each character that it cannot write."""
+    codecs.register_error("rlscope_plain", _plain)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="rlscope_plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    words = error.object[error.start : error.end].translate(_PLAIN)
+    return words.encode("ascii", "replace").decode(), error.end

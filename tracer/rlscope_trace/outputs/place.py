@@ -77,14 +77,17 @@ class Place:
         except FileNotFoundError:
             return None
 
-    def refuse_existing(self, *, overwrite: bool) -> None:
-        """Raise OutputExistsError if the output is there and may not be replaced."""
+    def refuse_existing(self, *, overwrite: bool, elsewhere: str = "-o FILE.duckdb") -> None:
+        """Raise OutputExistsError if the output is there and may not be replaced.
+
+        elsewhere: what to give instead of what is no file.
+        """
         found = self.status()
         if found is not None and stat.S_ISDIR(found.st_mode):
-            raise OutputExistsError(f"{self.path} is a directory", hint="-o FILE.duckdb")
+            raise OutputExistsError(f"{self.path} is a directory", hint=elsewhere)
         if found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
             # Others work with it, as with /dev/null, whoever has the right to replace it.
-            raise OutputExistsError(f"{self.path} is no file", hint="-o FILE.duckdb")
+            raise OutputExistsError(f"{self.path} is no file", hint=elsewhere)
         if found is not None and not overwrite:
             raise OutputExistsError(f"{self.path} exists already", hint="overwrite it with --force")
 

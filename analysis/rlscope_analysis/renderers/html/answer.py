@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from rlscope_analysis.renderers.html.markup import Html
     from rlscope_analysis.result.table import Answer, Table
 
+# Of each table, also with all asked for: so that a page stays small whatever the trace.
+MOST_ROWS = 300
 # Left of the middle is less, right of it more.
 _CHANGE = "change_ns"
 
 
 def render(answer: Answer, *, limit: int | None, hide: Callable[[str], str] = str) -> str:
-    """Return a file of HTML; of each table at most `limit` rows (None: all).
+    """Return a file of HTML; of each table at most `limit` rows (None: MOST_ROWS).
 
     hide: what makes text of a trace fit to be shown to anybody.
     """
@@ -55,13 +57,14 @@ def _words(said: str | Note) -> str:
 
 def _table(m: Markup, table: Table, limit: int | None, at: int) -> Html:
     table = pivoted(table, table.pivot) if table.pivot else table
-    chosen = select(table, limit)
+    chosen = select(table, limit or MOST_ROWS)
     rows = [row for group in chosen.groups for row in group.rows]
     bars = _bars(m, table, rows)
     region = m.tag("div", grid(m, table, chosen, bars), class_="scroll all", tabindex="0",
                    role="region", aria_label=table.title or table.name)  # fmt: skip
     hidden = count_of(chosen.hidden, f"more {table.noun}")
-    more = f"{hidden}: the same command with --all" if chosen.hidden else None
+    where = "the same command with --all" if limit else "not on a page; --format table has them"
+    more = f"{hidden}: {where}" if chosen.hidden else None
     return m.section(
         table.title or table.name,
         region,

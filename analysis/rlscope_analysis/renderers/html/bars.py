@@ -12,6 +12,8 @@ from rlscope_analysis.renderers.html.words import (
     place,
     time_words,
 )
+from rlscope_analysis.result.note import note
+from rlscope_analysis.schema.vocabulary import NO_PHASE, WAITING
 from rlscope_analysis.wording import count_of, role_words
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def phases(m: Markup, page: Page) -> Html | None:
         lines.append(m.tag("li", f"{len(rows) - len(shown):,} more: below, --view phases"))
     drawn = {name for row in shown for name, _, _ in _parts(row)}
     is_known = any(row["queue_share"] is not None for row in rows)
+    outside = tuple(name for row in shown if (name := row["operation"]) in (NO_PHASE, WAITING))
     return m.section(
         f"Where the time of the {who} went",
         _proportions(m, rows, classes),
@@ -80,6 +83,9 @@ def phases(m: Markup, page: Page) -> Html | None:
         legend(m, ((name, words) for _, name, words in _PARTS if name in drawn))
         if is_known
         else m.tag("p", "Not measured: when it was on a CPU.", class_="quiet"),
+        m.tag("p", sentence_of(note("in_no_phase", names=outside)), class_="quiet")
+        if outside
+        else None,
         aside=_span_words(page.pace),
         id_="phases",
     )

@@ -1,7 +1,9 @@
 """A typical and the slowest iteration for the canvas: what is drawn, packed into one text.
 
-A header in JSON, its length before it; then columns of numbers, little-endian, at the places that
-the header names. Times are ticks since the iteration began: starts and lengths, uint32.
+A header in JSON, its length before it; then columns of numbers at the places that it names. Times
+are ticks since the iteration began. Of a row first comes how long after the end of the one before
+each slice begins, nearly always 0, then how long it is. Of a column of int32 all lowest bytes come
+first, then the next ones: alike bytes beside each other take less room.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 # A tick is so short that an iteration has at most so many: 22 bits.
 _MOST_TICKS = 1 << 22
 _LEVEL = 6
+_SEVERAL = " and others, each short"
 LEGEND = (
     ("cpu", "on a CPU"), ("queue", "waits for a CPU"), ("waits", "other waits"),
     ("lost", "lost"), ("unknown", "not measured"),
@@ -107,6 +110,9 @@ def _beside(m: Markup, shown: list[CloseUp]) -> list[Html]:
             notes.append(f"{count_of(found.lanes_left_out, 'thread')} not drawn")
         if found.least_ns:
             notes.append(f"what is shorter than {time_words(found.least_ns)} is drawn together")
+        if found.path_least_ns:
+            short = time_words(found.path_least_ns)
+            notes.append(f"pieces of the critical path shorter than {short} are, too")
         if notes:
             words = f"{_WHICH[found.which]}: {'; '.join(notes)}".capitalize()
             said.append(m.tag("p", words, class_="quiet"))
@@ -138,11 +144,12 @@ class _Packer:
             tick *= 10
         names = [word.name or "" for word in found.words if word.kind == "operation"]
         classes = phase_classes(list(dict.fromkeys(names)))
+        causes = [cause.replace("_", " ") for cause in found.causes]
         return {
             "tick": tick,
             "end": -(-duration_ns // tick),
             "words": [self._word(word, classes) for word in found.words],
-            "causes": [cause.replace("_", " ") for cause in found.causes],
+            "causes": [*causes, *(f"{cause}{_SEVERAL}" for cause in causes)],
             "lanes": [
                 {
                     "name": self._m.plain(sentence_of(lane.who)),
@@ -175,7 +182,7 @@ class _Packer:
 
     def _word(self, word: Word, classes: dict[str, str]) -> list[str]:
         """Return the class and the words of a slice."""
-        more = " and others, each short" if word.several else ""
+        more = _SEVERAL if word.several else ""
         if word.kind == "operation":
             name = word.name or ""
             return [classes[name], self._m.plain(name) + more]
@@ -190,11 +197,12 @@ class _Packer:
         return [class_, words + more]
 
     def _intervals(self, start_ns: Ints, end_ns: Ints, tick: int) -> int:
-        """Store when each begins after the one before began, then how long it is."""
+        """Store how long after the end of the one before each begins, then how long it is."""
         start = start_ns // tick
         length = np.maximum(end_ns // tick - start, 0)
-        delta = np.diff(start, prepend=0)
-        at = self._store(delta)
+        gap = start.copy()
+        gap[1:] -= (start + length)[:-1]
+        at = self._store(gap)
         self._store(length)
         return at
 
@@ -203,6 +211,7 @@ class _Packer:
 
     def _store(self, numbers: Ints) -> int:
         at = self._at
-        self.columns.append(np.ascontiguousarray(numbers, dtype="<i4").tobytes())
+        whole = np.ascontiguousarray(numbers, dtype="<i4")
+        self.columns.append(whole.view(np.uint8).reshape(-1, 4).T.tobytes())
         self._at += len(numbers)
         return at

@@ -12,18 +12,22 @@
     repaints.forEach((repaint) => repaint());
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaints.forEach((f) => f()));
-  // Paper is light; what is drawn has to be drawn for it.
-  let chosen;
+  // Paper is light, and nothing on it opens; what is drawn has to be drawn for it.
+  let chosen, closed = [];
   const repaintNow = (theme) => {
     if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
     repaints.forEach((repaint) => repaint(true));
   };
   addEventListener("beforeprint", () => {
-    document.querySelectorAll("details").forEach((d) => { d.open = true; });
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((one) => { one.open = true; });
     chosen = root.dataset.theme;
     repaintNow("light");
   });
-  addEventListener("afterprint", () => repaintNow(chosen));
+  addEventListener("afterprint", () => {
+    closed.forEach((one) => { one.open = false; });
+    repaintNow(chosen);
+  });
 
   const data = byId("data");
   if (!data || !window.DecompressionStream) return;
@@ -34,13 +38,18 @@
   function start(buffer) {
     const length = new DataView(buffer).getUint32(0, true);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-    const numbers = new Int32Array(buffer, 4 + length);
-    const column = (at, n) => numbers.subarray(at, at + n);
+    const bytes = new Uint8Array(buffer, 4 + length);
+    const column = (at, n) => {
+      const found = new Int32Array(n);
+      for (let part = 0, from = 4 * at; part < 4; part++, from += n) {
+        for (let i = 0; i < n; i++) found[i] |= bytes[from + i] << 8 * part;
+      }
+      return found;
+    };
     const interval = (row) => {
-      const from = column(row.at, row.n), to = column(row.at + row.n, row.n).slice();
-      const begin = new Int32Array(row.n);
-      for (let i = 0, sum = 0; i < row.n; i++) { sum += from[i]; begin[i] = sum; to[i] += sum; }
-      row.from = begin; row.to = to;
+      const from = column(row.at, row.n), to = column(row.at + row.n, row.n);
+      for (let i = 0, sum = 0; i < row.n; i++) { from[i] = sum += from[i]; to[i] = sum += to[i]; }
+      row.from = from; row.to = to;
     };
     for (const view of header.views) {
       for (const lane of view.lanes) {

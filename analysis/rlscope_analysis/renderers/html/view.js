@@ -113,7 +113,7 @@
     const rows = new Map(), path = [];
     for (let i = 0; i < columns.lane.length; i++) {
       const slice = { lane: columns.lane[i], row: columns.line[i], code: columns.code[i], wide: columns.is_wide[i],
-        from: columns.start_ns[i], to: columns.end_ns[i], time: columns.time_ns[i], count: columns.count[i] };
+        from: columns.start_ns[i], to: columns.end_ns[i], time: columns.time_ns[i], length: columns.length_ns[i], count: columns.count[i] };
       if (slice.row === PATH) { path.push(slice); continue; }
       const key = `${slice.lane} ${slice.row}`;
       if (!rows.has(key)) rows.set(key, []);
@@ -192,7 +192,7 @@
         const px = Math.max(left, side - 2), w = Math.min(side + (slice.to - from) * scale, width + 2) - px;
         if (w <= 0) continue;
         pen.fillStyle = colours[word[0]]; pen.fillRect(px, at, Math.max(w - (w > 3 ? 0.5 : 0), 0.7), h);
-        if (w > 46 && h > 12) label(word, px, w, at + h / 2, slice.time);
+        if (w > 46 && h > 12) label(word, px, w, at + h / 2, slice.length);
       } else {
         if (left !== pixel) { flush(); pixel = left; }
         sums = sums || new Map();

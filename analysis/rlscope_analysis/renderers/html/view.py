@@ -83,7 +83,8 @@ def whole_json(whole: Whole) -> str:
 
 def _legend(whole: Whole) -> Iterator[tuple[str, str]]:
     """Yield classes that lanes have besides phases, and what each stands for."""
-    yield from LEGEND
+    drawn = {STATES[state][0] for state in whole.states}
+    yield from ((class_, words) for class_, words in LEGEND if class_ in drawn)
     called = {_layer_class(layer) for _, _, layer in whole.sites}
     yield from ((class_, words) for class_, words in _CALLS.items() if class_ in called)
     if any(lane.key < 0 for lane in whole.lanes):
