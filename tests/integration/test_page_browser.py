@@ -179,27 +179,6 @@ def test_paper_is_light(tmp_path: Path, page: Path) -> None:
         assert browser.run(back) == light
 
 
-def test_paper_is_wide_enough(tmp_path: Path, page: Path) -> None:
-    """Of A4: a wider table would make all of the page smaller."""
-    with Chromium(tmp_path / "profile") as browser:
-        browser.look(width=720, medium="print")
-        ready(browser, page)
-        browser.run("dispatchEvent(new Event('beforeprint'))")
-        # As of a run of minutes in which all is measured: every bucket, with its share.
-        browser.run("""
-        for (const row of document.querySelector("[data-view='--view thread'] table").rows) {
-          while (row.cells.length < 21) row.append(row.lastElementChild.cloneNode(true));
-          for (const cell of row.cells) {
-            if (cell.textContent.includes(".")) cell.textContent = "23,456.789";
-          }
-        }
-        """)
-        assert browser.run(READABLE) == []
-        browser.run("document.querySelectorAll('table').forEach("
-                    "(one) => { one.style.fontSize = '8.5px'; })")  # fmt: skip
-        assert browser.run(READABLE) == ["the page is wider than the window"]
-
-
 def test_the_canvas_is_light_on_paper_and_as_before_behind_it(browser: Browser, page: Path) -> None:
     drawn = "return document.getElementById('lanes').toDataURL()"
     event = "dispatchEvent(new Event('{}print'))"
