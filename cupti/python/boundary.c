@@ -46,6 +46,7 @@ static void refute_guess(struct rls_thread* thread) {
   if (thread->is_refuted == NULL) return;
   *thread->is_refuted = true;
   thread->is_refuted = NULL;
+  if (thread->guessed_steps != 0) rls_environment_count(thread, thread->guessed_steps);
   thread->environment_depth = 0;
 }
 
@@ -54,6 +55,7 @@ void rls_learn(struct rls_thread* thread) {
   rls_note_learning(thread);
   thread->has_stepped = false;
   // No evaluation learns: the program left the model in its mode.
+  thread->evaluation_label = 0;
   if (thread->scope_depth > 0) rls_scope_leave(thread, RLS_EVALUATION_MODE);
   if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
   resolve(thread, RLS_BACKPROPAGATION);
@@ -65,6 +67,7 @@ void rls_learned(struct rls_thread* thread) { thread->learned_ns = rls_now_ns();
 
 bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope) {
   if (thread->environment_depth > 0) return false;
+  thread->is_early = false;
   const bool is_outermost = thread->scope_depth == 0;
   const bool is_input = scope->phase == RLS_WAIT || scope->phase == RLS_DATA;
   // Who waits without a model is a worker between two actions, or none of ours; or its first
@@ -91,8 +94,19 @@ void rls_leave_table(struct rls_thread* thread, uint64_t key) {
   if (thread->environment_depth == 0) rls_arm(thread);
 }
 
+static void begin_evaluation(struct rls_thread* thread) {
+  if (thread->evaluation_label == 0 || thread->scope_depth > 0) return;
+  const struct rls_scope scope = {RLS_EVALUATION_MODE, RLS_EVALUATION, thread->evaluation_label,
+                                  true, false};
+  rls_scope_enter(thread, &scope);
+  thread->evaluation_label = 0;
+}
+
 void rls_enter_environment(struct rls_thread* thread) {
-  if (thread->environment_depth == 0) resolve(thread, RLS_SIMULATION);
+  if (thread->environment_depth == 0) {
+    resolve(thread, RLS_SIMULATION);
+    begin_evaluation(thread);
+  }
   rls_environment_enter(thread);
 }
 
@@ -148,6 +162,11 @@ enum rls_forward rls_enter_forward(struct rls_thread* thread, const struct rls_c
   if (phase == RLS_NO_PHASE && rls_places_are_full()) return RLS_FORWARD_TELLS;
   if (phase == RLS_NO_PHASE) phase = ask(rls_callbacks.judge, place, call);
   if (phase == RLS_NO_PHASE) return RLS_FORWARD_ASKS;
+  // No rollout ends where the thread learns: it is asked again, for the next epoch. What JAX
+  // compiled and comes after the end of a rollout need not be a model: advantages are computed so.
+  const bool is_advantage = thread->is_compiled && thread->phase == RLS_DATA;
+  if (phase == RLS_DATA && (thread->phase == RLS_BACKPROPAGATION || is_advantage))
+    return RLS_FORWARD_ASKS;
   rls_decide(thread, phase == RLS_DATA ? RLS_INFERENCE : phase);
   return phase == RLS_DATA ? RLS_FORWARD_ENDS_ROLLOUT : RLS_FORWARD_TELLS;
 }

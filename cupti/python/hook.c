@@ -29,6 +29,9 @@ struct hook {
   // what it returns is no step.
   bool is_guess;
   bool is_refuted;
+  // Of what JAX compiles: it takes gradients; it steps environments, or resets them.
+  bool learns;
+  bool simulates;
 };
 
 // Python 3.9 made instances of such types own a reference to their type, for the collector to see.
@@ -49,7 +52,15 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
   const uint32_t incarnation = thread->incarnation;
   bool* outer_guess = thread->is_refuted;
   if (self->kind == RLS_HOOK_RESET && thread->environment_depth == 0) rls_adopt(call);
-  if (self->is_guess && thread->environment_depth == 0) thread->is_refuted = &self->is_refuted;
+  // It is traced, and runs later: call_compiled.
+  if (thread->is_compiled) {
+    *(self->kind == RLS_HOOK_STEP ? &thread->has_traced_step : &thread->has_traced_reset) = true;
+    return invoke(self, call);
+  }
+  if (self->is_guess && thread->environment_depth == 0) {
+    thread->is_refuted = &self->is_refuted;
+    thread->guessed_steps = 0;
+  }
   rls_enter_environment(thread);
   PyObject* result = invoke(self, call);
   // A child that was forked in the call starts without a phase.
@@ -58,6 +69,10 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
   // It learned, and the depth was reset then.
   if (self->is_refuted) return result;
   check_guess(self, result);
+  // It may prove to be none: what it called was one then.
+  if (result != NULL && thread->environment_depth == 2 && outer_guess != NULL &&
+      self->steps != RLS_STEPS_NONE)
+    thread->guessed_steps += rls_steps_of(self->steps, call, result);
   // What an exception ended is no step. What others contain is theirs to count.
   if (result != NULL && thread->environment_depth == 1 && self->steps != RLS_STEPS_NONE)
     rls_environment_count(thread, rls_steps_of(self->steps, call, result));
@@ -129,14 +144,61 @@ static PyObject* call_forward(struct hook* self, const struct rls_call* call) {
   return result;
 }
 
+// A call into environments that were traced. How many steps it is was not seen.
+static PyObject* call_simulation(struct hook* self, const struct rls_call* call) {
+  struct rls_thread* thread = rls_thread_self();
+  const uint32_t incarnation = thread->incarnation;
+  rls_enter_environment(thread);
+  PyObject* result = invoke(self, call);
+  if (thread->incarnation != incarnation) return result;
+  if (result != NULL && thread->environment_depth == 1 && self->steps != RLS_STEPS_NONE)
+    rls_environment_count(thread, -1);
+  rls_environment_leave(thread);
+  return result;
+}
+
+// Where it is compiled, in its first call, its Python code runs once: gradients and environments
+// are seen then. One that does both is a training as a whole, and has no phase.
+static void learn_from_trace(struct hook* self, const struct rls_thread* thread) {
+  const bool has_environment = thread->has_traced_step || thread->has_traced_reset;
+  if (thread->has_differentiated) self->learns = !has_environment;
+  if (has_environment) self->simulates = !thread->has_differentiated;
+  if (has_environment) self->steps = thread->has_traced_step ? RLS_STEPS_UNKNOWN : RLS_STEPS_NONE;
+}
+
+static PyObject* call_compiled(struct hook* self, const struct rls_call* call) {
+  struct rls_thread* thread = rls_thread_self();
+  // It is traced as a part of another.
+  if (thread->is_compiled) return invoke(self, call);
+  const uint32_t incarnation = thread->incarnation;
+  thread->is_compiled = true;
+  thread->has_differentiated = thread->has_traced_step = thread->has_traced_reset = false;
+  PyObject* result;
+  if (self->learns)
+    result = call_learn(self, call);
+  else if (self->simulates)
+    result = call_simulation(self, call);
+  else if (thread->has_environment)
+    result = call_forward(self, call);
+  else
+    // Anything can be compiled: without an environment nothing says that it is a model.
+    result = invoke(self, call);
+  if (thread->incarnation != incarnation) return result;
+  thread->is_compiled = false;
+  learn_from_trace(self, thread);
+  if (thread->has_differentiated && self->learns) rls_learned(thread);
+  return result;
+}
+
 static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
   typedef PyObject* (*call_function)(struct hook*, const struct rls_call*);
   static const call_function kCalls[RLS_HOOK_KINDS] = {
-      [RLS_HOOK_STEP] = call_environment, [RLS_HOOK_RESET] = call_environment,
-      [RLS_HOOK_FINISH] = call_finish,    [RLS_HOOK_SCOPE] = call_scope,
-      [RLS_HOOK_SAMPLE] = call_scope,     [RLS_HOOK_LEARN] = call_learn,
-      [RLS_HOOK_FORWARD] = call_forward,  [RLS_HOOK_CLOSE] = call_finish,
-      [RLS_HOOK_TABLE] = call_table,      [RLS_HOOK_GIVE] = call_table,
+      [RLS_HOOK_STEP] = call_environment,  [RLS_HOOK_RESET] = call_environment,
+      [RLS_HOOK_FINISH] = call_finish,     [RLS_HOOK_SCOPE] = call_scope,
+      [RLS_HOOK_SAMPLE] = call_scope,      [RLS_HOOK_LEARN] = call_learn,
+      [RLS_HOOK_FORWARD] = call_forward,   [RLS_HOOK_CLOSE] = call_finish,
+      [RLS_HOOK_TABLE] = call_table,       [RLS_HOOK_GIVE] = call_table,
+      [RLS_HOOK_COMPILED] = call_compiled,
   };
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.
@@ -186,7 +248,16 @@ static PyObject* hook_wrapped(PyObject* self, void* closure) {
 // cloudpickle, which sees the function by its __class__, code and globals.
 static PyObject* hook_reduce(PyObject* self, PyObject* protocol) {
   (void)protocol;
-  return PyObject_GetAttrString(((struct hook*)self)->function, "__qualname__");
+  PyObject* function = ((struct hook*)self)->function;
+  if (((struct hook*)self)->kind != RLS_HOOK_COMPILED)
+    return PyObject_GetAttrString(function, "__qualname__");
+  // What JAX compiles knows by itself how it is pickled: as what typing.cast(None, it) returns.
+  PyObject* typing = PyImport_ImportModule("typing");
+  PyObject* cast = typing != NULL ? PyObject_GetAttrString(typing, "cast") : NULL;
+  PyObject* reduced = cast != NULL ? Py_BuildValue("O(OO)", cast, Py_None, function) : NULL;
+  Py_XDECREF(cast);
+  Py_XDECREF(typing);
+  return reduced;
 }
 
 static PyObject* hook_getattro(PyObject* self, PyObject* name) {

@@ -9,16 +9,17 @@
 #include <Python.h>
 
 enum rls_hook_kind {
-  RLS_HOOK_STEP,     // a call into an environment
-  RLS_HOOK_RESET,    // the same; the outermost object that is reset is the one to watch
-  RLS_HOOK_FINISH,   // after it nothing is known: learn()
-  RLS_HOOK_SCOPE,    // its whole time has one phase
-  RLS_HOOK_SAMPLE,   // the same, and what follows is learning: a replay buffer was read
-  RLS_HOOK_LEARN,    // learning goes on: backward
-  RLS_HOOK_FORWARD,  // a forward pass of a module
-  RLS_HOOK_CLOSE,    // it and what follows belong to no phase: an environment shuts down
-  RLS_HOOK_TABLE,    // as the table of frameworks says: its whole time has one phase
-  RLS_HOOK_GIVE,     // the same, and it hands something over
+  RLS_HOOK_STEP,      // a call into an environment
+  RLS_HOOK_RESET,     // the same; the outermost object that is reset is the one to watch
+  RLS_HOOK_FINISH,    // after it nothing is known: learn()
+  RLS_HOOK_SCOPE,     // its whole time has one phase
+  RLS_HOOK_SAMPLE,    // the same, and what follows is learning: a replay buffer was read
+  RLS_HOOK_LEARN,     // learning goes on: backward
+  RLS_HOOK_FORWARD,   // a forward pass of a module
+  RLS_HOOK_CLOSE,     // it and what follows belong to no phase: an environment shuts down
+  RLS_HOOK_TABLE,     // as the table of frameworks says: its whole time has one phase
+  RLS_HOOK_GIVE,      // the same, and it hands something over
+  RLS_HOOK_COMPILED,  // a function that JAX compiles: what it is shows while it is traced
   RLS_HOOK_KINDS,
 };
 

@@ -124,6 +124,18 @@ static PyObject* learned(PyObject* module, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+// differentiated(): gradients are taken, here and now, or in what JAX traces.
+static PyObject* differentiated(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  struct rls_thread* thread = rls_thread_self();
+  thread->has_differentiated = true;
+  // What steps environments as well is a training as a whole.
+  if (!thread->is_compiled || !(thread->has_traced_step || thread->has_traced_reset))
+    rls_learn(thread);
+  Py_RETURN_NONE;
+}
+
 // label(number, text): what a framework calls ranges; False: the tool keeps none.
 static PyObject* label(PyObject* module, PyObject* args) {
   (void)module;
@@ -154,14 +166,73 @@ static PyObject* leave(PyObject* module, PyObject* number) {
   Py_RETURN_NONE;
 }
 
-// state(): whether this thread steps an environment, whether workers step for it, and how often it
-// took a step.
+// evaluates(label): from its next call into an environment on the thread evaluates; 0: it does not.
+static PyObject* evaluates(PyObject* module, PyObject* number) {
+  (void)module;
+  const unsigned long value = PyLong_AsUnsignedLong(number);
+  if (PyErr_Occurred()) return NULL;
+  rls_thread_self()->evaluation_label = (uint32_t)value;
+  Py_RETURN_NONE;
+}
+
+// prepares(): this thread is about to learn: its forward passes are to be judged from here on.
+static PyObject* prepares(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  struct rls_thread* thread = rls_thread_self();
+  thread->is_early = !rls_has_begun();
+  rls_arm(thread);
+  Py_RETURN_NONE;
+}
+
+// is_early(): whether it has neither learned nor simulated nor waited since, nor anybody before.
+static PyObject* is_early(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyBool_FromLong(rls_thread_self()->is_early);
+}
+
+// compiled_began(), compiled_ended(): around a call of what torch compiled, which has learned up to
+// its end if it learned: no step of its optimizer is seen.
+static PyObject* compiled_began(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  rls_thread_self()->called_ns = rls_now_ns();
+  Py_RETURN_NONE;
+}
+
+static PyObject* compiled_ended(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  struct rls_thread* thread = rls_thread_self();
+  if (thread->called_ns != 0 && thread->learned_ns > thread->called_ns) rls_learned(thread);
+  thread->called_ns = 0;
+  Py_RETURN_NONE;
+}
+
+// hold(key): until leave(key) the thread stays in its phase; False: it has none.
+static PyObject* hold(PyObject* module, PyObject* number) {
+  (void)module;
+  const unsigned long long key = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return NULL;
+  struct rls_thread* thread = rls_thread_self();
+  const bool has_phase = thread->phase != RLS_NO_PHASE && thread->scope_depth == 0;
+  const struct rls_scope scope = {key, thread->phase, thread->label, false, false};
+  if (!has_phase || !rls_scope_enter(thread, &scope)) Py_RETURN_FALSE;
+  // Also where learning ended a while ago: what is compiled belongs to what comes.
+  thread->before = scope.phase;
+  thread->before_label = scope.label;
+  Py_RETURN_TRUE;
+}
+
+// state(): whether this thread steps an environment, whether workers step for it, whether it is in
+// what JAX compiled, and how often it took a step.
 static PyObject* state(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
   const struct rls_thread* thread = rls_thread_self();
-  return Py_BuildValue("iiK", thread->has_environment, thread->acts_by_waiting,
-                       (unsigned long long)thread->steps_taken);
+  return Py_BuildValue("iiiK", thread->has_environment, thread->acts_by_waiting,
+                       thread->is_compiled, (unsigned long long)thread->steps_taken);
 }
 
 // end(): close the range that is open.
@@ -218,11 +289,18 @@ static PyMethodDef methods[] = {
     {"is_sampled", is_sampled, METH_NOARGS, "Whether a replay buffer was read in this gap."},
     {"learn", learn, METH_NOARGS, "A backward pass or an optimizer step begins."},
     {"learned", learned, METH_NOARGS, "An optimizer step has ended."},
+    {"differentiated", differentiated, METH_NOARGS, "Gradients are taken, or traced."},
     {"label", label, METH_VARARGS, "Tell what a framework calls ranges, by a number."},
     {"enter", enter, METH_VARARGS, "A timer of a framework begins: key, phase, label."},
     {"leave", leave, METH_O, "It ends, given its key."},
+    {"evaluates", evaluates, METH_O, "An evaluation begins with the next call to simulate."},
+    {"prepares", prepares, METH_NOARGS, "This thread is about to learn."},
+    {"is_early", is_early, METH_NOARGS, "Whether it has done nothing else since."},
+    {"compiled_began", compiled_began, METH_NOARGS, "A call of what torch compiled begins."},
+    {"compiled_ended", compiled_ended, METH_NOARGS, "It has ended."},
+    {"hold", hold, METH_O, "Keep this thread in its phase, until it leaves the key."},
     {"state", state, METH_NOARGS,
-     "Return whether this thread steps environments; acts by waiting."},
+     "Return what is known of this thread: it steps environments, for example."},
     {"end", end, METH_NOARGS, "Close the open range of this thread."},
     {NULL, NULL, 0, NULL},
 };

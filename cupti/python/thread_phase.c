@@ -85,6 +85,7 @@ bool rls_has_begun(void) { return atomic_load_explicit(&has_begun, memory_order_
 
 void rls_note_learning(struct rls_thread* thread) {
   thread->has_model = true;
+  thread->is_early = false;
   if (!rls_has_begun()) atomic_store(&has_begun, true);
 }
 
@@ -189,6 +190,7 @@ void rls_environment_enter(struct rls_thread* thread) {
   if (thread->environment_depth++ > 0) return;
   if (!rls_has_begun()) atomic_store(&has_begun, true);
   thread->has_environment = true;
+  thread->is_early = false;
   thread->is_sampled = false;
   rls_thread_switch(thread, RLS_SIMULATION, label_of_simulation(thread));
 }
@@ -213,7 +215,8 @@ void rls_decide(struct rls_thread* thread, enum rls_phase phase) {
   if (phase == RLS_INFERENCE || phase == RLS_BACKPROPAGATION) thread->has_model = true;
   if (phase == RLS_INFERENCE) thread->has_acted = true;
   // What lies between learning and acting by itself is neither.
-  if (phase == RLS_INFERENCE && !thread->has_environment && !thread->acts_by_waiting)
+  if (phase == RLS_INFERENCE && thread->phase != RLS_INFERENCE && !thread->has_environment &&
+      !thread->acts_by_waiting)
     rls_thread_end(thread);
   rls_thread_switch(thread, phase, 0);
 }

@@ -68,8 +68,17 @@ struct rls_thread {
   uint64_t steps_taken;   // calls that were steps of its environments
   uint64_t began_ns;      // when the open range of learning began; 0: none is, or a scope says so
   uint64_t learned_ns;    // when the last backward pass or optimizer step returned; 0: none did
-  bool* is_refuted;       // of the guess on the stack that this is an environment, NULL: none
-  uint32_t incarnation;   // changes in a forked child
+  bool is_early;          // it is about to learn, and has done nothing that is known
+  // In a call of a function that JAX compiled, and what it ran where it was traced in it.
+  bool is_compiled;
+  bool has_differentiated;
+  bool has_traced_step;
+  bool has_traced_reset;
+  uint32_t evaluation_label;  // of an evaluation that begins with the next environment call
+  uint64_t called_ns;         // when a call of what torch compiled began; 0: in none
+  bool* is_refuted;           // of the guess on the stack that this is an environment, NULL: none
+  int64_t guessed_steps;      // of the environment that was called in it
+  uint32_t incarnation;       // changes in a forked child
 };
 
 struct rls_thread* rls_thread_self(void);

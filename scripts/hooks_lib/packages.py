@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hooks_lib.rows import Row
 
 # Where the name on the package index is not that of the module.
-NAMES = {"nemo_rl": "nemo-rl", "stable_baselines3": "stable-baselines3"}
+NAMES = {"rsl_rl": "rsl-rl-lib", "nemo_rl": "nemo-rl", "stable_baselines3": "stable-baselines3"}
 # Of packages that belong to another library than the rows: which version.
 OTHERS = {"codetiming": "1.4"}
 # Callers of what gives a name to something that is timed.

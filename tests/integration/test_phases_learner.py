@@ -304,3 +304,29 @@ for step in range(200):
 environment.close()
 """
     assert set(counts(of_learner(run(harness, text), {}))) == {"simulation"}
+
+
+def test_what_acts_before_anything_learns_is_seen(harness: Harness) -> None:
+    """As in self-play, whose first games come before the first update."""
+    program = harness.scratch / "self_play.py"
+    program.write_text("""
+import torch
+from torch import nn
+torch.set_num_threads(1)
+network = nn.Sequential(nn.Linear(9, 64), nn.Tanh(), nn.Linear(64, 2))
+with torch.no_grad(): network(torch.zeros(1, 9))
+optimizer = torch.optim.Adam(network.parameters())
+# To try it is no learning.
+network(torch.zeros(1, 9))
+def play():
+    for _ in range(100):
+        with torch.no_grad(): network(torch.zeros(1, 9))
+for _ in range(3):
+    play()
+    for _ in range(10):
+        loss = network(torch.zeros(32, 9)).square().mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+""")
+    made = harness.run(program, python=RL_PYTHON)
+    made.check_nesting()
+    assert made.names().count("inference") == 3 * 100

@@ -171,6 +171,8 @@ class TraceBuilder:
         start_ns: int | None = 0,
         end_ns: int | None = None,
         exit_code: int | None = None,
+        title: str | None = None,
+        python_name: str | None = None,
     ) -> int:
         """Add a process; returns its process_id."""
         process_id = len(self._processes) + 1
@@ -186,8 +188,8 @@ class TraceBuilder:
                 command,
                 exit_code,
                 None,
-                None,
-                None,
+                title,
+                python_name,
             )
         )
         return process_id

@@ -298,3 +298,78 @@ def test_one_module_serves_every_python(harness: Harness, gymnasium: Path, minor
     made = harness.run(program, python=python, paths=(gymnasium,))
     assert made.stdout == "on\n"
     assert simulations(made) == 550
+
+
+# Derived from nothing: a library's own.
+WRAPPING = """
+class Base:
+    def __init__(self, env):
+        self.env = env
+    def reset(self):
+        return self.env.reset()
+    def step(self, action):
+        self.env.step(action)
+        return self.env.step(action)
+class Tensors(Base):
+    def reset(self):
+        return super().reset()
+class Outer(Base):
+    pass
+class Runner(Base):
+    def step(self, rate):
+        for _ in range(2):
+            self.env.step(1)
+        native.learn(); native.learned()
+        return 0, 0, 0
+class Collector(Base):
+    def step(self):
+        return self.env.step(1)
+class Network(Base):
+    def forward(self, value):
+        return value
+"""
+
+
+@pytest.mark.parametrize(
+    ("made_of", "steps"),
+    [
+        # It steps twice in one call of the program's.
+        ("Tensors(Count())", [1, 1, 1]),
+        ("Outer(Tensors(TimeLimit(Count())))", [1, 1, 1]),
+        # What learns, takes no action or is a model is no environment.
+        ("Runner(Count())", [2, 1, 1, 1, 1]),
+        ("Network(Count())", [1] * 6),
+    ],
+)
+def test_the_wrapper_of_a_library_is_the_environment(
+    harness: Harness, gymnasium: Path, made_of: str, steps: list[int]
+) -> None:
+    # Not one of the program's own modules, which are looked through by themselves.
+    library = gymnasium / "site-packages" / "wrapping.py"
+    library.parent.mkdir(exist_ok=True)
+    library.write_text("from rlscope_phases import core\nnative = core.native\n" + WRAPPING)
+    made = harness.script(
+        PROGRAM
+        + "from rlscope_phases import listener\nassert listener.is_on()\n"
+        + "from wrapping import *\n"
+        + f"env = {made_of}\nenv.reset()\nfor _ in range(3): env.step(1)\n",
+        gymnasium,
+        library.parent,
+    )
+    assert made.stderr == ""
+    assert [one.steps for one in made.ranges if one.name == "simulation"] == [0, *steps]
+
+
+def test_a_step_that_takes_no_action_is_none(harness: Harness, gymnasium: Path) -> None:
+    library = gymnasium / "site-packages" / "wrapping.py"
+    library.parent.mkdir(exist_ok=True)
+    library.write_text("native = None\n" + WRAPPING)
+    made = harness.script(
+        PROGRAM
+        + "from wrapping import Collector\n"
+        + "env = Collector(Count()); env.reset(); env.step(); env.env.step(1)\n",
+        gymnasium,
+        library.parent,
+    )
+    assert made.stderr == ""
+    assert simulations(made) == 3

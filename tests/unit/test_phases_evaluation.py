@@ -52,6 +52,14 @@ for _ in range(3):
     steps(4); learns()
     steps(1); Module().eval(); steps(3); learns()
 """
+ASKED_IN_EVALUATION_MODE = """
+acts(net)
+for _ in range(3):
+    for _ in range(4):
+        model.eval(); acts(net); model.train(); steps(1)
+    model.eval(); model.train(); learns()
+model.eval(); learns(); steps(1)
+"""
 STAYS_IN_ITS_MODE = """
 acts(net)
 steps(4); learns()
@@ -72,6 +80,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
         pytest.param(ACTS_IN_TRAINING_MODE, 24, 30, id="between eval() and train()"),
         pytest.param(ALWAYS_ACTS_IN_EVALUATION_MODE, 17, 0, id="always acts so"),
         pytest.param(TARGETS, 24, 0, id="models that never acted"),
+        pytest.param(ASKED_IN_EVALUATION_MODE, 13, 0, id="is only asked in it"),
         pytest.param(STAYS_IN_ITS_MODE, 13, 10, id="learning ends it"),
     ],
 )
@@ -86,3 +95,4 @@ def test_steps_in_evaluation(
             taken[each.label] += each.steps or 0
     assert taken == {"": training, "Module.eval": evaluation}
     assert made.counts()["backpropagation"] > 0
+    assert (made.counts()["evaluation"] > 0) == (evaluation > 0)

@@ -93,6 +93,11 @@ class Later(BasePPOTrainer):
     "vllm/entrypoints/llm.py": "class LLM:\n    def generate(self, prompts): return prompts\n",
     "sglang/srt/entrypoints/engine.py": "class Engine:\n    def generate(self, n): return n\n",
     "sheeprl.py": "",
+    # Not those that may be installed.
+    "stable_baselines3/__init__.py": "",
+    "sb3_contrib/__init__.py": "",
+    "stable_baselines3/common/evaluation.py": "def evaluate_policy(model): return model\n",
+    "sb3_contrib/ars/ars.py": "from stable_baselines3.common.evaluation import evaluate_policy\n",
     "verl/trainer/ppo/v1/trainer_base.py": """
 from codetiming._timer import Timer
 def step():
@@ -334,3 +339,36 @@ import sheeprl
 assert said == ["no row\\tsheeprl"], said
 """
     run(harness, libraries, text)
+
+
+def test_a_function_has_another_phase_where_another_module_calls_it(
+    harness: Harness, libraries: Path
+) -> None:
+    text = """
+from stable_baselines3.common import evaluation
+from sb3_contrib.ars import ars
+for module in (evaluation, ars, evaluation):
+    assert module.evaluate_policy(1) == 1
+assert ars.evaluate_policy.__wrapped__ is evaluation.evaluate_policy.__wrapped__
+"""
+    # An evolution strategy acts by evaluating its candidates.
+    phases = [phase for phase, _ in reported(run(harness, libraries, text))]
+    assert phases == ["evaluation", "rollout", "evaluation"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_meant"), [(">=2", False), (">=1,<2", True), ("<1.5", False), ("==1.5", True)]
+)
+def test_a_library_that_says_its_version_late_is_asked_for(
+    harness: Harness, libraries: Path, versions: str, is_meant: bool
+) -> None:
+    installed = libraries / "late_version-1.5.0.dist-info"
+    installed.mkdir(exist_ok=True)
+    (installed / "METADATA").write_text("Name: late-version\nVersion: 1.5.0\n")
+    (libraries / "late_version").mkdir(exist_ok=True)
+    late = "from late_version import train\n__version__ = '1.5.0'\n"
+    (libraries / "late_version" / "__init__.py").write_text(late)
+    (libraries / "late_version" / "train.py").write_text("def update(): pass\n")
+    row = f"late-version | {versions} | late_version.train | call update | - | reward | main | no"
+    made = own(harness, libraries, row, "import late_version\nlate_version.train.update()\n")
+    assert made.counts()["reward"] == is_meant

@@ -21,6 +21,13 @@ class Module:
         """Apply."""
         return variables, mutable
 '''
+BASELINES = """
+class BaseAlgorithm:
+    def __init__(self, seed): self.seed = seed
+    def learn(self): pass
+    def predict(self): pass
+    def save(self): pass
+"""
 KERAS = """
 class Layer:
     def __call__(self, value):
@@ -38,9 +45,10 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_gymnasium(tmp_path_factory.mktemp("libraries"), WHOLE)
     for name, content in {
         "flax/linen/module.py": FLAX, "keras/src/layers/layer.py": KERAS,
-        "jax/__init__.py": "", "tensorflow/__init__.py": "",
+        "jax/__init__.py": "", "tensorflow/__init__.py": "", "stable_baselines3/__init__.py": "",
+        "stable_baselines3/common/base_class.py": BASELINES,
     }.items():  # fmt: skip
-        (folder / name).parent.mkdir(parents=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     return folder
 
@@ -79,6 +87,20 @@ def test_a_model_that_cannot_be_watched_acts_between_steps(
     made = phases_of(harness, libraries, model + STEPS)
     # After each of the steps since the model was used.
     assert made == {"simulation": 7, "inference": 3}
+
+
+def test_a_library_that_says_when_it_acts_is_believed(harness: Harness, libraries: Path) -> None:
+    text = """
+import flax.linen.module as flax
+from stable_baselines3.common.base_class import BaseAlgorithm
+class SAC(BaseAlgorithm):
+    def predict(self): return flax.Module().apply(1)
+model = SAC(2); assert model.seed == 2
+for _ in range(3):
+    model.predict(); env.step(1)
+env.step(1)
+"""
+    assert phases_of(harness, libraries, text) == {"simulation": 8, "inference": 3}
 
 
 def test_the_model_is_as_it_was_after_its_first_use(harness: Harness, libraries: Path) -> None:

@@ -70,6 +70,11 @@ class VecEnv:
         self.step_async(actions)
         return self.step_wait()
 """
+RSL_RL = """
+class VecEnv:
+    def get_observations(self): return {}
+    def step(self, actions): raise NotImplementedError
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +91,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "envpool.python.envpool": ARRAYS + ENVPOOL,
         "torchrl.envs.common": TORCHRL,
         "stable_baselines3.common.vec_env.base_vec_env": BASELINES,
+        "rsl_rl.env.vec_env": RSL_RL,
     }.items():
         path = folder.joinpath(*module.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True)
@@ -221,3 +227,18 @@ def test_a_late_attach_counts_as_well(harness: Harness, libraries: Path) -> None
         "env = Wrapper(Own()); env.step(1); env.step(1)",
     )  # fmt: skip
     assert found == [1, 1]
+
+
+def test_what_is_never_reset_counts_from_its_first_step(harness: Harness, libraries: Path) -> None:
+    found = steps(
+        harness, libraries, ARRAYS,
+        "from rsl_rl.env.vec_env import VecEnv",
+        "class Ants(VecEnv):",
+        "    def step(self, actions): return {}, Flags(32), Flags(32), {}",
+        "class Wrapped(VecEnv):",
+        "    def __init__(self, env): self.env = env",
+        "    def step(self, actions): return self.env.step(actions)",
+        "env = Wrapped(Ants()); env.get_observations()",
+        "env.step(0); env.step(0); env.env.step(0)",
+    )  # fmt: skip
+    assert found == [32, 32, 32]

@@ -6,8 +6,9 @@ from typing import Any
 import duckdb
 import pytest
 
+import rlscope_analysis
 from rlscope_analysis.trace import open_trace
-from trace_builder import TraceBuilder
+from trace_builder import TIMER, UNKNOWN, TraceBuilder, run, sleep, woken
 
 COUNTED = "SELECT thread_id, steps, within_thread_id, counted_steps FROM environment_step"
 FINISH = 1_000_000
@@ -97,3 +98,102 @@ def test_a_trace_without_phases_has_no_steps(tmp_path: Path) -> None:
     # As someone reads it who has only DuckDB.
     with duckdb.connect(str(made.path), read_only=True) as connection:
         assert connection.execute("SELECT environment_steps FROM operation").fetchall() == [(None,)]
+
+
+EVALUATOR = "SELECT counted_steps, evaluation_steps FROM environment_step ORDER BY thread_id"
+EVALUATE = ("<module> (train.py:9)", "evaluate (train.py:3)", "Env.step (env.py:5)")
+ACT = ("<module> (train.py:9)", "act (train.py:3)", "Env.step (env.py:5)")
+TRAINING, EVALUATION = (20, 0), (0, 20)
+
+
+def beside_a_learner(
+    tmp_path: Path,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    frames: tuple[str, ...] = (),
+    wakes: int = TIMER,
+    why: str = "pipe",
+    learns: bool = False,
+    is_learner_seen: bool = True,
+) -> TraceBuilder:
+    """Return a trace of a learner that steps by itself, and of a child that steps, too.
+
+    wakes: who wakes the learner once, from a wait of this kind.
+    """
+    made = TraceBuilder(tmp_path / "trace.duckdb")
+    made.process(end_ns=FINISH)
+    made.process(parent=1, end_ns=FINISH, python_name=name, title=title)
+    made.thread(1, states=[sleep(500), woken(500, by=wakes), run(FINISH - 1000)])
+    made.thread(2, states=[run(FINISH, cpu=1)])
+    made.wait(1, 0, 500, why)
+    for start_ns in range(1000, 3000, 100):
+        simulate(made, 1, start_ns, start_ns + 40, 1)
+        simulate(made, 2, start_ns + 30, start_ns + 60, 1)
+        for thread_id, is_there in ((1, is_learner_seen), (2, learns)):
+            if is_there:
+                times = (start_ns + 70, start_ns + 90)
+                made.operation(
+                    thread_id, *times, "backpropagation", domain="rlscope", source="auto"
+                )
+        if frames:
+            made.sample(2, start_ns + 40, "simulator", frames=frames)
+    return made
+
+
+def of_the_child(made: TraceBuilder) -> tuple[int, int]:
+    path = made.path if made.path.exists() else made.write()
+    with open_trace(path) as trace:
+        learner, child = trace.connection.execute(EVALUATOR).fetchall()
+    assert learner == TRAINING
+    return child
+
+
+@pytest.mark.parametrize(
+    ("called", "expected"),
+    [
+        ({"name": "evaluator"}, EVALUATION), ({"name": "Eval-2"}, EVALUATION),
+        ({"title": "ray::EvalWorker.run"}, EVALUATION),
+        ({"title": "/usr/bin/python3 tools/evaluate.py --runs 2"}, EVALUATION),
+        ({"frames": EVALUATE}, EVALUATION),
+        ({"name": "Process-2"}, TRAINING), ({"name": "medieval"}, TRAINING), ({}, TRAINING),
+        ({"title": "python train.py --eval-every 10"}, TRAINING), ({"frames": ACT}, TRAINING),
+    ],
+)  # fmt: skip
+def test_a_process_that_is_called_so_evaluates(
+    tmp_path: Path, called: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    assert of_the_child(beside_a_learner(tmp_path, **called)) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        # Its end is nothing that is learned from.
+        ({"wakes": 2, "why": "process"}, EVALUATION),
+        ({"wakes": 2, "why": "pipe"}, TRAINING),
+        ({"wakes": 2, "why": "lock"}, TRAINING),
+        ({"learns": True}, TRAINING),
+        ({"is_learner_seen": False}, TRAINING),
+        # It was not recorded who wakes whom.
+        ({"wakes": UNKNOWN}, TRAINING),
+    ],
+)
+def test_what_something_comes_of_is_no_evaluation(
+    tmp_path: Path, known: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    assert of_the_child(beside_a_learner(tmp_path, name="evaluator", **known)) == expected
+
+
+def test_a_message_that_its_reader_did_not_wait_for_counts(tmp_path: Path) -> None:
+    made = beside_a_learner(tmp_path, name="evaluator")
+    made.early_message(1, sent_ns=2000, read_ns=2500, sender=2)
+    assert of_the_child(made) == TRAINING
+
+
+def test_steps_of_such_a_process_are_evaluations_of_iterations(tmp_path: Path) -> None:
+    path = beside_a_learner(tmp_path, name="evaluator").write()
+    with rlscope_analysis.open(path) as trace:
+        trace.critical_path()
+        sums = "SELECT sum(environment_steps), sum(evaluation_steps) FROM iteration"
+        assert trace.sql(sums).fetchall() == [(20, 20)]

@@ -94,7 +94,9 @@ FROM (
   FROM (
     SELECT
       end_ns, environment_steps AS steps,
-      path_id IN (SELECT path_id FROM _evaluation_path) AS evaluates
+      path_id IN (SELECT path_id FROM _evaluation_path) OR thread_id IN (
+        SELECT thread_id FROM environment_step WHERE evaluation_steps = steps
+      ) AS evaluates
     FROM operation_coded
     WHERE environment_steps > 0
       AND thread_id IN (SELECT thread_id FROM environment_step WHERE within_thread_id IS NULL)

@@ -6,6 +6,70 @@ WHERE name = 'simulation' AND source = 'auto'
 COMMENT ON VIEW _evaluation_path IS 'Private: may change without notice. Where environments are stepped to evaluate, not to train';
 COMMENT ON COLUMN _evaluation_path.path_id IS 'The stack of operations: operation_path';
 
+-- A process of its own that evaluates is called so: by multiprocessing, by Ray, by its script, or by the
+-- functions that it is in while it takes its steps. That alone says little: candidates of an evolution
+-- strategy are evaluated, too. So nothing may come of its steps: it learns nothing itself, and while it
+-- lived it woke no other process of the trace and sent none a message that was read, but by its end.
+-- That somebody else learns has to be seen.
+CREATE OR REPLACE VIEW _evaluating_process AS
+WITH stepper AS (
+  SELECT DISTINCT t.process_id
+  FROM operation_coded AS o JOIN thread AS t ON t.thread_id = o.thread_id
+  WHERE o.environment_steps > 0
+), learner AS (
+  SELECT DISTINCT t.process_id
+  FROM operation_coded AS o
+  JOIN operation_path AS p ON p.path_id = o.path_id AND p.source = 'auto' AND p.name IN ('backpropagation', 'optimizer')
+  JOIN thread AS t ON t.thread_id = o.thread_id
+), evaluating_stack AS (
+  SELECT stack_id FROM stack_coded
+  WHERE len(list_filter(frames, lambda f: regexp_matches(split_part(f, ' (', 1), '(^|[._])(run_|do_|test_)?eval(uat(e|or|ion))?([._]|$)', 'i'))) > 0
+), sampled AS (
+  SELECT t.process_id, avg(CASE WHEN e.stack_id IS NULL THEN 0 ELSE 1 END) AS share
+  FROM cpu_sample_coded AS c
+  JOIN thread AS t ON t.thread_id = c.thread_id
+  ASOF JOIN (SELECT thread_id, start_ns, end_ns FROM operation_coded WHERE environment_steps > 0) AS o
+    ON o.thread_id = c.thread_id AND o.start_ns <= c.ts_ns
+  LEFT JOIN evaluating_stack AS e ON e.stack_id = c.stack_id
+  WHERE c.ts_ns < o.end_ns AND c.stack_id IS NOT NULL AND c.thread_id IN (
+    SELECT x.thread_id FROM cpu_sample_coded AS x JOIN evaluating_stack AS y ON y.stack_id = x.stack_id
+  )
+  GROUP BY t.process_id
+), named AS (
+  SELECT p.process_id
+  FROM process AS p LEFT JOIN sampled AS s ON s.process_id = p.process_id
+  WHERE regexp_matches(p.python_name, '(^|[^a-z])eval(uat(e|or|ion))?([^a-z]|$)', 'i')
+    OR regexp_matches(p.title, '^ray::\w*eval', 'i')
+    OR regexp_matches(split_part(coalesce(p.title, p.command), '.py', 1), '[/ _-]eval(uat(e|or|ion))?[^/ ]*$', 'i')
+    OR s.share >= 0.9
+), candidate AS (
+  SELECT t.process_id, t.thread_id
+  FROM named AS n
+  JOIN stepper AS s ON s.process_id = n.process_id
+  JOIN process AS p ON p.process_id = n.process_id AND p.parent_process_id IS NOT NULL
+  JOIN thread AS t ON t.process_id = n.process_id
+  WHERE n.process_id NOT IN (SELECT process_id FROM learner) AND EXISTS (FROM learner)
+), woken AS (
+  SELECT c.process_id
+  FROM thread_state_coded AS s
+  JOIN candidate AS c ON c.thread_id = s.waker_thread_id
+  JOIN thread AS t ON t.thread_id = s.thread_id AND t.process_id <> c.process_id
+  LEFT JOIN wait_coded AS w ON w.thread_id = s.thread_id AND w.end_ns = s.start_ns
+  WHERE w.kind IS NULL OR w.kind <> 'process'
+), messaged AS (
+  SELECT c.process_id
+  FROM early_message AS m
+  JOIN candidate AS c ON c.thread_id = m.sender_thread_id
+  JOIN thread AS t ON t.thread_id = m.thread_id AND t.process_id <> c.process_id
+)
+SELECT DISTINCT process_id FROM candidate
+WHERE process_id NOT IN (SELECT process_id FROM woken)
+  AND process_id NOT IN (SELECT process_id FROM messaged)
+  -- Where it was not recorded who wakes whom, nothing says that nothing came of them.
+  AND EXISTS (FROM thread_state_coded WHERE waker_kind IS NOT NULL AND waker_kind <> 'unknown');
+COMMENT ON VIEW _evaluating_process IS 'Private: may change without notice. Processes that take environment steps to evaluate, of which nothing comes for another process';
+COMMENT ON COLUMN _evaluating_process.process_id IS 'The process';
+
 -- How many environment steps each thread took, and whose they are. A vector environment of n counts n
 -- steps for each of its own, and so do the workers that take them. A thread whose steps lie in those of
 -- another, of its process or of one above it, works for that: so it is seen, and nothing else tells.
@@ -14,7 +78,9 @@ WITH RECURSIVE call AS (
   -- A step in two halves (step_async, step_wait) begins with the first, which counts none.
   SELECT
     thread_id, start_ns, end_ns, environment_steps AS steps,
-    path_id IN (SELECT path_id FROM _evaluation_path) AS evaluates,
+    path_id IN (SELECT path_id FROM _evaluation_path) OR thread_id IN (
+      SELECT t.thread_id FROM thread AS t JOIN _evaluating_process AS e ON e.process_id = t.process_id
+    ) AS evaluates,
     CASE WHEN lag(environment_steps) OVER w = 0 THEN lag(start_ns) OVER w ELSE start_ns END AS begun_ns
   FROM operation_coded
   WHERE environment_steps IS NOT NULL
@@ -73,4 +139,4 @@ COMMENT ON COLUMN environment_step.calls IS 'How many operations were steps';
 COMMENT ON COLUMN environment_step.steps IS 'Environment steps: as many as its environments took, n in a step of a vector of n';
 COMMENT ON COLUMN environment_step.within_thread_id IS 'The thread whose vector environment it works for: nine in ten of its first thousand steps lie in steps of that; NULL: it works for none';
 COMMENT ON COLUMN environment_step.counted_steps IS 'What it adds to the steps of the run: its own, without those of evaluations; 0 where they are those of the vector environment it works for';
-COMMENT ON COLUMN environment_step.evaluation_steps IS 'Those of its steps that were taken in the phase evaluation';
+COMMENT ON COLUMN environment_step.evaluation_steps IS 'Those of its steps that were taken in the phase evaluation, or in a process that only evaluates';

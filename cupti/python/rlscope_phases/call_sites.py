@@ -46,16 +46,25 @@ class CallSites:
         for _ in range(FRAMES):
             self.kept_codes[id(frame.f_code)] = frame.f_code
             frame = frame.f_back or frame
-        has_grad = self.is_grad_enabled()
+        steps_environment, _, is_jax, _ = core.native.state()
+        has_grad = not is_jax and self.is_grad_enabled()
         batch = _batch_size(arguments)
-        steps_environment, *_ = core.native.state()
         if steps_environment:
             is_learning = core.native.phase() == core.BACKPROPAGATION or core.native.is_sampled()
         else:
             is_learning = has_grad
         pending = self.local.__dict__.setdefault("pending", [])
+        is_early = core.native.is_early()
+        # Before anything else it may be no more than a try.
+        if has_grad and is_early:
+            return core.NONE
+        if len(pending) == MAX_PENDING and is_early:
+            self._resolve_alone(pending, core.NONE, False)
+            pending.clear()
         pending.append((place, has_grad, batch, is_learning, id(arguments[0]) if arguments else 0))
-        evaluation.note_forward(arguments)
+        # Others are functions that are compiled.
+        if arguments and hasattr(arguments[0], "training"):
+            evaluation.note_forward(arguments)
         is_learning = is_learning or (has_grad and self.acts_without_grad)
         phase = core.BACKPROPAGATION if is_learning else core.INFERENCE
         core.native.suppose(phase)
@@ -70,7 +79,7 @@ class CallSites:
         settle = core.native.settle
         evaluation.note_result(phase == core.SIMULATION)
         pending = self.local.__dict__.setdefault("pending", [])
-        steps_environment, acts_by_waiting, _ = core.native.state()
+        steps_environment, acts_by_waiting, *_ = core.native.state()
         if not steps_environment and phase != core.SIMULATION:
             self._resolve_alone(pending, phase, acts_by_waiting)
             pending.clear()
@@ -84,7 +93,8 @@ class CallSites:
                 settle(place, ACTS)
                 self.acting_batches.add(batch)
                 self.acts_without_grad = self.acts_without_grad or not has_grad
-            elif has_grad or is_learning or batch not in self.acting_batches:
+            # Of what is compiled it is not known how much it sees.
+            elif has_grad or is_learning or (batch and batch not in self.acting_batches):
                 settle(place, LEARNS)
             else:
                 settle(place, ACTS_THEN_LEARNS)

@@ -38,12 +38,38 @@ def adapt_convert_frame(module):
     module._compile = _without_hook(sys.modules["torch"], module._compile)
 
 
+def adapt_eval_frame(module):
+    """Take torch._dynamo.eval_frame: a call of what is compiled is a forward pass, judged as one.
+
+    The calls of modules in it are not seen, and it may learn as a whole.
+    """
+    enter = core.native.Hook(_enter, core.FORWARD)
+
+    def add(context):
+        hooks = getattr(context, "enter_exit_hooks", None)
+        # Others stand for code that is not to be compiled.
+        if isinstance(hooks, list) and getattr(context, "callback", None):
+            hooks.append(enter)
+
+    core.report_after(module._TorchDynamoContext, "__init__", add)
+
+
+def _enter():
+    """Take note of a call, in the place of a forward pass; return what takes note of its end."""
+    core.native.compiled_began()
+    return core.native.compiled_ended
+
+
 def _without_hook(torch, function):
     def compiler(*args, **kwargs):
         core.failures.attempt(torch.__name__, _take_away, torch)
+        # What waits for a compiler is part of what is compiled.
+        key = id(args) if core.native.hold(id(args)) else None
         try:
             return function(*args, **kwargs)
         finally:
+            if key is not None:
+                core.native.leave(key)
             core.failures.attempt(torch.__name__, _put_back, torch)
 
     core.copy_names(function, compiler)

@@ -6,7 +6,7 @@ from rlscope_phases import failures
 
 # As in thread_phase.h, hook.h and steps.h; the other phases are in table.py.
 NONE, SIMULATION, INFERENCE, BACKPROPAGATION, DATA = range(5)
-STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE, TABLE, GIVE = range(10)
+STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE, TABLE, GIVE, COMPILED = range(11)
 # How many steps of environments a call is.
 NO_STEP, ONE_STEP, AS_RESULT, AS_ACTION, AS_BATCH_SIZE, UNKNOWN_STEPS = range(6)
 

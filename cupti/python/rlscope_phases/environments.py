@@ -17,10 +17,16 @@ COUNTED = {
     "step_and_maybe_reset": core.AS_RESULT,
     "send": core.AS_ACTION,
 }
+# Of networks, optimizers, schedulers and the like, which have a step() or a reset(), too.
+NOT_OF_ENVIRONMENTS = ("forward", "backward", "state_dict", "parameters", "zero_grad", "fit")
+# In place of the module of an adapter.
+WRAPPERS = "wrappers of environments"
 # Classes whose steps are counted in another way than by what they return.
 counted_otherwise = []
 adopted = set()
 has_unwatched_model = False
+# A library says itself when it acts, whatever its models are made of.
+says_when_it_acts = False
 
 
 class Probe:
@@ -30,13 +36,62 @@ class Probe:
         """Do nothing."""
 
 
-def adopt(environment):
-    """Put hooks on the type of an environment that the program calls itself."""
+def adopt(environment, frame):
+    """Put hooks on the type of an environment that the program calls itself, in this frame."""
     cls = type(environment)
     adopted.add(cls)
     core.end_first()
     settle_default_gap()
     _hook_steps(cls)
+    core.failures.attempt(WRAPPERS, _adopt_wrapper, frame)
+
+
+def _adopt_wrapper(frame):
+    """Put hooks on what the program calls, if it is the step() of an object around the environment.
+
+    So it is where the environment was reset in the reset() of an object that has such a step().
+    Libraries have wrappers of their own, derived from nothing that we know.
+    """
+    wrapper = None
+    while frame is not None and frame.f_code.co_name == "reset":
+        holder = _holder_of(frame)
+        if holder is None:
+            break
+        wrapper, frame = holder, frame.f_back
+    if wrapper is not None and type(wrapper) not in adopted:
+        cls = type(wrapper)
+        adopted.add(cls)
+        core.hook_steps(_owner_of_step(cls), ("step",), steps_of, is_guess=True)
+
+
+def _holder_of(frame):
+    """Return the object whose reset() it is, None if it does not look like an environment."""
+    code = frame.f_code
+    holder = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    cls = type(holder)
+    if not any(_code_of(base, "reset") is code for base in cls.__mro__):
+        return None
+    if any(hasattr(cls, name) for name in NOT_OF_ENVIRONMENTS):
+        return None
+    owner = _owner_of_step(cls)
+    is_step = owner is not None and takes_action(owner.__dict__["step"])
+    return holder if is_step else None
+
+
+def _code_of(cls, name):
+    return getattr(cls.__dict__.get(name), "__code__", None)
+
+
+def _owner_of_step(cls):
+    """Return the class that defines its step(), None if that is no plain function."""
+    owner = next((base for base in cls.__mro__ if "step" in base.__dict__), None)
+    is_plain = owner is not None and type(owner.__dict__["step"]) is core.Function
+    return owner if is_plain else None
+
+
+def takes_action(step):
+    """Tell whether a step() has an argument."""
+    return step.__code__.co_argcount >= 2
 
 
 def _hook_steps(cls):
@@ -71,12 +126,20 @@ def note_model():
     settle_default_gap()
 
 
+def note_acting(algorithm):
+    """Take note that the program uses an algorithm that says itself when it acts."""
+    global says_when_it_acts
+    says_when_it_acts = True
+    settle_default_gap()
+
+
 def settle_default_gap():
     """Take what lies between two steps for acting where nothing else would show a model."""
     process = sys.modules.get("multiprocessing.process")
     is_worker = process is not None and process.parent_process() is not None
     forward = sys.modules.get("rlscope_phases.torch_hooks")
-    is_known = is_worker or (forward is not None and forward.has_seen_forward())
+    is_known = is_worker or says_when_it_acts
+    is_known = is_known or (forward is not None and forward.has_seen_forward())
     acts = has_unwatched_model and not is_known
     core.native.default_gap(core.INFERENCE if acts else core.NONE)
 
@@ -101,9 +164,12 @@ def adapt_env(module):
 
 
 def adapt_brax(module):
-    """Take brax.envs.base, whose steps return one object, and run compiled as a rule."""
+    """Take brax.envs.base, whose steps return one object, and run compiled as a rule.
+
+    What compiles a step() takes it from its object before any of those is reset.
+    """
     counted_otherwise.append((module.Env, core.UNKNOWN_STEPS))
-    adapt_env(module)
+    core.follow_subclasses(module.Env, _hook_all, needs=("reset", "step"))
 
 
 def adapt_vector_env(module):
@@ -136,7 +202,7 @@ def adapt_dm_env(module):
 def adapt_gymnax(module):
     """Take gymnax.environments.environment: what is called is traced, and runs many times."""
     counted_otherwise.append((module.Environment, core.UNKNOWN_STEPS))
-    core.follow_subclasses(module.Environment, _hook, needs=("reset", "step"))
+    core.follow_subclasses(module.Environment, _hook_all, needs=("reset", "step"))
 
 
 def adapt_envpool(module):
@@ -147,6 +213,11 @@ def adapt_envpool(module):
 def adapt_tianshou(module):
     """Take tianshou.env.venvs."""
     core.follow_subclasses(module.BaseVectorEnv, _hook, needs=("reset", "step"))
+
+
+def adapt_rsl_rl(module):
+    """Take rsl_rl.env.vec_env, of whose environments none need be reset."""
+    core.follow_subclasses(module.VecEnv, _hook_all, needs=("step",))
 
 
 def adapt_torchrl(module):

@@ -2,8 +2,9 @@
 
 That a model is in evaluation mode alone says nothing: targets and copies are, and many programs
 always act in it. So it has to have acted while it was in training mode, and its thread has to have
-stepped an environment since. Evaluation ends where the model is in training mode again, or where
-the thread learns: thread_phase.h.
+stepped an environment since. Evaluation begins with the first call into an environment: who only
+asks the model, to act or for a target, evaluates nothing. It ends where the model is in training
+mode again, or where the thread learns: thread_phase.h.
 """
 
 import weakref
@@ -77,13 +78,13 @@ def adapt(torch):
 def _begin(model):
     *_, steps = core.native.state()
     if steps > _state.steps and any(_acting.get(id(part)) is part for part in model.modules()):
-        phase = frameworks.NUMBERS["evaluation"]
-        if core.native.enter(MODE_KEY, phase, frameworks.label_of(LABEL)):
-            _state.evaluated = id(model)
+        core.native.evaluates(frameworks.label_of(LABEL))
+        _state.evaluated = id(model)
 
 
 def _end(model):
     *_, _state.steps = core.native.state()
     if _state.evaluated == id(model):
         _state.evaluated = None
+        core.native.evaluates(0)
         core.native.leave(MODE_KEY)

@@ -117,7 +117,11 @@ def _replace(module, owner, name, make):
     classes = owner.__mro__ if isinstance(owner, type) else (owner,)
     function = next(vars(one)[name] for one in classes if name in vars(one))
     if type(function) is core.native.Hook:
-        return
+        # What the module took from another has here the phase of the module's own row.
+        source = sys.modules.get(function.__module__)
+        if owner is not module or source is module or getattr(source, name, None) is not function:
+            return
+        function = function.__wrapped__
     if type(function) is not core.Function:
         raise TypeError(owner.__name__ + "." + name + " is no plain function")
     made = make(function)
@@ -283,7 +287,7 @@ def _is_of(row, module):
     """Tell whether the row is of this version of its library; of one that says none it is."""
     if row.versions == "*":
         return True
-    numbers = _version(module)
+    numbers = _version(row, module)
     if numbers is None:
         return True
     for part in row.versions.split(","):
@@ -298,12 +302,23 @@ def _is_of(row, module):
     return True
 
 
-def _version(module):
+def _version(row, module):
     library = sys.modules.get(module.__name__.split(".")[0])
+    version = getattr(library, "__version__", None)
     numbers = []
-    for part in str(getattr(library, "__version__", "")).split("."):
+    # Some say it last, when all their modules are there.
+    for part in str(_installed_version(row.library) if version is None else version).split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         if not digits:
             break
         numbers.append(int(digits))
     return tuple(numbers) or None
+
+
+def _installed_version(library):
+    try:
+        from importlib import metadata
+
+        return metadata.version(library)
+    except Exception:
+        return ""

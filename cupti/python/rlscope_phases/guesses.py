@@ -14,8 +14,6 @@ MAX_LOOKS = 8
 # In place of the module of an adapter.
 OWN = "the program's own classes"
 BUFFER_WORDS = ("buffer", "memory", "replay", "rollout", "storage", "trajector")
-# Of networks, optimizers, schedulers and the like, which have a step() or an add(), too.
-OTHERS = ("forward", "backward", "state_dict", "parameters", "zero_grad", "fit")
 looks = 0
 seen = set()
 
@@ -47,16 +45,13 @@ def _look_through(name, module):
 
 
 def _judge(cls):
-    if any(hasattr(cls, name) for name in OTHERS):
+    if any(hasattr(cls, name) for name in environments.NOT_OF_ENVIRONMENTS):
         return
     step, reset = getattr(cls, "step", None), getattr(cls, "reset", None)
-    if type(step) is core.Function and type(reset) is core.Function and _takes_action(step):
+    is_step = type(step) is core.Function and environments.takes_action(step)
+    if is_step and type(reset) is core.Function:
         methods = ("reset", "step", "step_async", "step_wait")
         core.hook_steps(cls, methods, environments.steps_of, is_guess=True)
         core.hook_own(cls, ("close",), core.CLOSE)
     elif any(word in cls.__name__.lower() for word in BUFFER_WORDS):
         buffers.hook(cls)
-
-
-def _takes_action(step):
-    return step.__code__.co_argcount >= 2

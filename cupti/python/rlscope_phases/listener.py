@@ -1,5 +1,7 @@
 """Loads the native half once an NVTX tool listens, and connects it with the adapters."""
 
+import sys
+
 import rlscope_phases
 from rlscope_phases import core, environments, failures, guesses
 
@@ -32,5 +34,5 @@ def _load():
 
 def _adopt(environment):
     """Put hooks on the type of an environment that the program calls itself, and look for more."""
-    environments.adopt(environment)
+    environments.adopt(environment, sys._getframe(1))
     failures.attempt(guesses.OWN, guesses.look)

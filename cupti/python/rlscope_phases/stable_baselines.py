@@ -1,6 +1,6 @@
 """Stable-Baselines3: its algorithms say themselves when they act and when they train."""
 
-from rlscope_phases import core
+from rlscope_phases import core, environments
 
 
 def _hook(cls):
@@ -11,4 +11,5 @@ def _hook(cls):
 
 def adapt(module):
     """Take stable_baselines3.common.base_class."""
+    core.report_after(module.BaseAlgorithm, "__init__", environments.note_acting)
     core.follow_subclasses(module.BaseAlgorithm, _hook, needs=("learn", "predict"))

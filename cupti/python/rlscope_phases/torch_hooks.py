@@ -57,6 +57,8 @@ def _hook_optimizer(torch):
 
     def _patch_step_function(self):
         core.failures.attempt(guesses.OWN, guesses.look)
+        # Self-play may come before anything learns.
+        core.native.prepares()
         return patch_step(self)
 
     core.copy_names(patch_step, _patch_step_function)
@@ -64,9 +66,14 @@ def _hook_optimizer(torch):
 
 
 def _watch_forward(torch):
-    global sites
     core.hook_function(torch.nn.Module, "__call__", core.FORWARD)
-    sites = CallSites(torch)
+    watch(CallSites(torch))
+
+
+def watch(made):
+    """Have forward passes judged by it."""
+    global sites
+    sites = made
     core.native.watch(sites.judge, sites.resolve)
     environments.settle_default_gap()
 
