@@ -32,6 +32,7 @@ struct hook {
   // Of what JAX compiles: it takes gradients; it steps environments, or resets them.
   bool learns;
   bool simulates;
+  uint8_t calls;
 };
 
 // Python 3.9 made instances of such types own a reference to their type, for the collector to see.
@@ -166,6 +167,12 @@ static void learn_from_trace(struct hook* self, const struct rls_thread* thread)
   if (has_environment) self->steps = thread->has_traced_step ? RLS_STEPS_UNKNOWN : RLS_STEPS_NONE;
 }
 
+// Without an environment in sight it may hold one, and be a training as a whole: what is an update
+// is called again and again.
+static bool is_update(const struct hook* self, const struct rls_thread* thread) {
+  return self->learns && (thread->has_environment || self->calls >= RLS_REPEATED);
+}
+
 static PyObject* call_compiled(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   // It is traced as a part of another.
@@ -173,8 +180,9 @@ static PyObject* call_compiled(struct hook* self, const struct rls_call* call) {
   const uint32_t incarnation = thread->incarnation;
   thread->is_compiled = true;
   thread->has_differentiated = thread->has_traced_step = thread->has_traced_reset = false;
+  if (self->calls < UINT8_MAX) ++self->calls;
   PyObject* result;
-  if (self->learns)
+  if (is_update(self, thread))
     result = call_learn(self, call);
   else if (self->simulates)
     result = call_simulation(self, call);
@@ -186,7 +194,7 @@ static PyObject* call_compiled(struct hook* self, const struct rls_call* call) {
   if (thread->incarnation != incarnation) return result;
   thread->is_compiled = false;
   learn_from_trace(self, thread);
-  if (thread->has_differentiated && self->learns) rls_learned(thread);
+  if (thread->has_differentiated && is_update(self, thread)) rls_learned(thread);
   return result;
 }
 

@@ -8,6 +8,9 @@
 
 #include <Python.h>
 
+// So often something is called that happens again and again.
+enum { RLS_REPEATED = 3 };
+
 enum rls_hook_kind {
   RLS_HOOK_STEP,      // a call into an environment
   RLS_HOOK_RESET,     // the same; the outermost object that is reset is the one to watch

@@ -130,9 +130,10 @@ static PyObject* differentiated(PyObject* module, PyObject* unused) {
   (void)unused;
   struct rls_thread* thread = rls_thread_self();
   thread->has_differentiated = true;
-  // What steps environments as well is a training as a whole.
-  if (!thread->is_compiled || !(thread->has_traced_step || thread->has_traced_reset))
-    rls_learn(thread);
+  // What steps environments as well is a training as a whole; without one in sight it may be.
+  const bool is_whole =
+      thread->has_traced_step || thread->has_traced_reset || !thread->has_environment;
+  if (!thread->is_compiled || !is_whole) rls_learn(thread);
   Py_RETURN_NONE;
 }
 

@@ -150,6 +150,13 @@ for _ in range(3): train(0)
     assert run(harness, libraries, text).counts() == {}
 
 
+def test_what_learns_once_or_twice_may_be_a_whole_training(
+    harness: Harness, libraries: Path
+) -> None:
+    """It may hold an environment of its own, of which nothing is known."""
+    assert run(harness, libraries, "update(1); update(2)\n").counts() == {}
+
+
 def test_what_is_compiled_is_as_it_was(harness: Harness, libraries: Path) -> None:
     text = """
 import copy, inspect, pickle

@@ -202,7 +202,18 @@ def adapt_dm_env(module):
 def adapt_gymnax(module):
     """Take gymnax.environments.environment: what is called is traced, and runs many times."""
     counted_otherwise.append((module.Environment, core.UNKNOWN_STEPS))
-    core.follow_subclasses(module.Environment, _hook_all, needs=("reset", "step"))
+    core.follow_subclasses(module.Environment, _hook_compiled, needs=("reset", "step"))
+
+
+def _hook_compiled(cls):
+    """Put hooks on methods that the class has had compiled by JAX, and on all others."""
+    for name, kind, steps in (
+        ("reset", core.RESET, core.NO_STEP), ("step", core.STEP, core.UNKNOWN_STEPS)
+    ):  # fmt: skip
+        function = cls.__dict__.get(name)
+        if type(function) is core.native.Hook:
+            setattr(cls, name, core.native.Hook(function, kind, core.NONE, False, steps))
+    _hook_all(cls)
 
 
 def adapt_envpool(module):
