@@ -915,6 +915,30 @@ class TestIterations:
         ends = [of[-1][1] for of in updates]
         assert [row[2] for row in ask(builder, self.ROWS)] == ends
 
+    @pytest.mark.parametrize(
+        ("pause", "sizes", "is_fed"),
+        [
+            (80, [4] * 12, True), (6, [4] * 12, False), (80, [4] * 9, False),
+            (80, [100] * 12, False), (80, [3, 5] * 6, False), (80, [4] * 12 + [2], True),
+        ],
+        ids=["", "short", "few", "checkpoints", "irregular", "cut"],
+    )  # fmt: skip
+    def test_where_nothing_tells_of_input_pauses_of_two_kinds_do(
+        self, builder: TraceBuilder, pause: int, sizes: list[int], *, is_fed: bool
+    ) -> None:
+        """A learner that asks in a loop for what lies in shared memory."""
+        learner = builder.process(pid=1)
+        at, ends, updates = 0, [], []
+        for pieces in sizes:
+            for _ in range(pieces):
+                builder.operation(1, at, at + 10, "backpropagation", source="auto")
+                at += 11
+                ends.append(at - 1)
+            updates.append(at - 1)
+            at += pause
+        builder.thread(learner, states=[run(at)])
+        assert [row[2] for row in ask(builder, self.ROWS)] == (updates if is_fed else ends)
+
     def test_input_that_was_not_waited_for_begins_an_update_after_the_longest_pause(
         self, builder: TraceBuilder
     ) -> None:

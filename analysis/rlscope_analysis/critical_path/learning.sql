@@ -94,7 +94,32 @@ WITH phase AS (
   JOIN thread AS k ON k.thread_id = m.sender_thread_id AND k.process_id <> t.process_id
   JOIN process AS p ON p.process_id = k.process_id
   WHERE m.thread_id IN (SELECT thread_id FROM piece)
+), pause AS (
+  SELECT
+    thread_id, number, lead(start_ns) OVER own - end_ns AS pause_ns,
+    median(end_ns - start_ns) OVER (PARTITION BY thread_id) AS piece_ns
+  FROM piece WINDOW own AS (PARTITION BY thread_id ORDER BY number)
+), idle AS (
+  -- What it waits for may be told by nothing, as where it asks for it in a loop. Its pauses are much
+  -- longer than a piece then, or much shorter, and hardly one is in between.
+  SELECT
+    thread_id, number,
+    number - lag(number, 1, 0) OVER (PARTITION BY thread_id ORDER BY number) AS pieces
+  FROM pause
+  WHERE pause_ns > 3 * piece_ns AND thread_id IN (
+    SELECT thread_id FROM pause GROUP BY thread_id
+    HAVING count(CASE WHEN pause_ns BETWEEN piece_ns / 4 AND 3 * piece_ns THEN 1 END) <= 0.05 * count(*)
+  )
+), regular AS (
+  -- And it does the same each time: a checkpoint now and then is no input.
+  SELECT thread_id
+  FROM (SELECT thread_id, pieces, count(*) AS times FROM idle GROUP BY ALL)
+  GROUP BY thread_id
+  HAVING sum(times) >= 10 AND max(times) >= 0.9 * sum(times)
+    AND arg_max(pieces, (times, -pieces)) BETWEEN 2 AND 64
 ), gap AS (
+  SELECT thread_id, 'idle' AS kind, number FROM idle WHERE thread_id IN (FROM regular)
+  UNION ALL
   -- A process that lives for its message only is a command, and no worker.
   SELECT p.thread_id, i.kind, p.number
   FROM input AS i
@@ -103,7 +128,8 @@ WITH phase AS (
     AND (i.kind = 'wait' OR i.since_ns <= p.end_ns)
   GROUP BY ALL
 ), feeding AS (
-  -- Where Python tells of the waits, all between two of them is one piece but before the first one.
+  -- Where Python tells of the waits, all between two of them is one piece but before the first one;
+  -- else messages tell, else pauses: so the kinds are called.
   -- What comes once is no input, and messages between most of the pieces are part of learning, as is
   -- all that comes between those of a cycle.
   SELECT g.thread_id, max(g.kind) AS kind
