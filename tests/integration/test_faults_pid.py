@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from recording import rlscope
 
 pytestmark = pytest.mark.root
 
+# Run as a module, it is named as what lies beside the Python.
+ITSELF = Path(sys.executable).with_name("rlscope-trace")
 # The user nobody, but able to read where the tests' Python lies.
 AS_NOBODY = [
     "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
@@ -116,7 +119,7 @@ def test_another_users_process_without_privilege(
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"error: pid {target.pid} (python) belongs to user root",
-        f'hint: sudo env "PATH=$PATH" rlscope-trace -o {trace} --pid={target.pid}',
+        f'hint: sudo env "PATH=$PATH" {ITSELF} -o {trace} --pid={target.pid}',
     ]
     assert list(nobodys_folder.iterdir()) == []
 
@@ -127,7 +130,7 @@ def test_own_process_without_privilege(nobodys_folder: Path) -> None:
         done = rlscope("-o", trace, f"--pid={target.pid}", prefix=AS_NOBODY)
     assert done.returncode == 1
     assert "error: tracing needs CAP_BPF and CAP_PERFMON" in done.stderr
-    assert f'hint: sudo env "PATH=$PATH" rlscope-trace -o {trace}' in done.stderr
+    assert f'hint: sudo env "PATH=$PATH" {ITSELF} -o {trace}' in done.stderr
     assert list(nobodys_folder.iterdir()) == []
 
 
@@ -137,6 +140,6 @@ def test_launching_without_privilege(nobodys_folder: Path) -> None:
     done = rlscope(*command, prefix=AS_NOBODY)
     assert done.returncode == 1
     assert "error: tracing needs CAP_BPF and CAP_PERFMON" in done.stderr
-    assert 'hint: sudo env "PATH=$PATH" rlscope-trace -o' in done.stderr
+    assert f'hint: sudo env "PATH=$PATH" {ITSELF} -o' in done.stderr
     # The program runs traced or not at all.
     assert list(nobodys_folder.iterdir()) == []

@@ -54,24 +54,18 @@ def test_a_program_of_several_lines_is_pasted_as_it_was_given() -> None:
 def test_sudo_command_works_where_it_is_pasted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In full where the shell would not find it: called by its path, or by `uv run`."""
+    """In full, as its PATH may have been made for this command alone; also of `python -m`."""
     program = tmp_path / "a venv/bin/rlscope-trace"
     program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    in_full = f"sudo env \"PATH=$PATH\" '{program}' --pid 4242"
     monkeypatch.setattr(sys, "argv", [str(program)])
-    monkeypatch.setenv("PATH", "/usr/bin")
-    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
-    in_full = f"sudo '{program}' --pid 4242"
     assert sudo_command(ARGV) == in_full
-    # As pipx puts it on the PATH: a link.
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/rlscope-trace").symlink_to(program)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin")
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    monkeypatch.setattr(sys, "argv", ["/usr/lib/python3/rlscope_trace/__main__.py"])
     assert sudo_command(ARGV) == SUDO_HINT
-    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    program.touch()
     assert sudo_command(ARGV) == in_full
-    monkeypatch.setattr(sys, "argv", ["-m"])
+    monkeypatch.setattr(sys, "argv", ["-c"])
     assert sudo_command(ARGV) == SUDO_HINT
 
 
@@ -315,12 +309,17 @@ def test_libelf() -> None:
     def fail() -> object:
         raise ImportError("libelf.so.1: cannot open shared object file")
 
+    def fail_in_wheel() -> object:
+        raise ImportError("libelf-0-b58343c4.188.so: cannot open shared object file")
+
     def fail_otherwise() -> object:
         raise ImportError("libc.so.6: version `GLIBC_2.99' not found")
 
     assert package.check_libelf(object).level == "ok"
     finding = package.check_libelf(fail)
     assert (finding.level, finding.remedy) == ("error", "sudo apt-get install libelf1")
+    finding = package.check_libelf(fail_in_wheel)
+    assert (finding.level, finding.remedy) == ("error", package.REINSTALL)
     # That is said once, of the native module.
     assert package.check_libelf(fail_otherwise).level == "ok"
 

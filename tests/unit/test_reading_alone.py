@@ -35,9 +35,20 @@ main(sys.argv[1:])
 """
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+# The modules of Python are there, and the native one is not, as in a build without the recorder.
+WITHOUT = """
+import sys
+import rlscope_trace.installed as installed
+
+installed.EXTENSION_SUFFIXES = []
+from rlscope_trace.cli import main
+main(sys.argv[1:])
+"""
+
+
+def command(*arguments: object, program: str = REFUSING) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", REFUSING, *map(str, arguments)],
+        [sys.executable, "-c", program, *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 
@@ -53,11 +64,13 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "words",
-    ["record -- true", "record --help", "--pid 1", "doctor", "calibrate", "validate -- true",
+    ["fleet serve --user 0", "fleet doctor", "fleet launch -o a -- true", "top --pid 1",
+     "record -- true", "record --help", "--pid 1", "doctor", "calibrate", "validate -- true",
      "gate --save a.json -- true", "balance --sweep n=1,2 -- true {n}"],
 )  # fmt: skip
-def test_what_records_says_in_one_error_why_not(words: str) -> None:
-    done = command(*words.split())
+@pytest.mark.parametrize("program", [REFUSING, WITHOUT], ids=["no modules", "no native one"])
+def test_what_records_says_in_one_error_why_not(words: str, program: str) -> None:
+    done = command(*words.split(), program=program)
     assert done.returncode == 1
     assert done.stdout == ""
     error, hint = done.stderr.splitlines()

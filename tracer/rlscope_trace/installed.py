@@ -18,7 +18,11 @@ _ELSEWHERE = (
     "record on Linux, x86-64 or aarch64, and read the trace here: rlscope-trace summarize TRACE"
 )
 _MACHINES = ("x86_64", "aarch64")
-_REBUILD = "RLSCOPE_RECORDER=on pip install --force-reinstall --no-deps rlscope-trace"
+# A name would be looked up on an index, and pip keeps what it has built without asking for this.
+_REBUILD = (
+    "install a wheel, or, in a checkout:"
+    " RLSCOPE_RECORDER=on pip install --force-reinstall --no-deps --no-cache-dir ."
+)
 
 
 def own_command(module: str) -> list[str]:

@@ -37,7 +37,7 @@ from rlscope_trace.cli.sql import (
     ResultFormatOption,
     render_result,
 )
-from rlscope_trace.errors import UsageError
+from rlscope_trace.errors import NoRecorderError, UsageError
 from rlscope_trace.fleet.bucket import store_of
 from rlscope_trace.installed import require_recorder
 from rlscope_trace.texts import shell_line
@@ -61,8 +61,9 @@ def _refuse() -> None:
 def _add_recording() -> None:
     """Add what records; where that was left out of this installation, what says so."""
     try:
+        require_recorder()
         from rlscope_trace.cli import fleet_recording, fleet_serve
-    except ImportError:
+    except (ImportError, NoRecorderError):
         any_words = {"ignore_unknown_options": True, "allow_extra_args": True}
         for name in _RECORDING:
             app.command(name, hidden=True, context_settings=any_words)(_refuse)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,21 +31,19 @@ class Finding:
 def sudo_command(argv: Sequence[str]) -> str:
     """Return the user's own command line, to be pasted, with the privilege it lacks.
 
-    `env "PATH=$PATH"` keeps a virtual environment on the PATH, which sudo's secure_path drops. A
-    command that the PATH of the user's shell does not have is named in full.
+    `env "PATH=$PATH"` keeps a virtual environment on the PATH, which sudo's secure_path drops, for
+    the program to launch. The command itself is named in full: what ran it may have made a PATH
+    for this command only, as `uv run`, `conda run` and others do.
     """
-    words = shell_line(argv)
-    program = sys.argv[0]
-    if Path(program).name == _NAME and (_is_run_by_another() or not _is_on_path(program)):
-        return f"sudo {shell_line([os.path.abspath(program)])} {words}"  # noqa: PTH100 - links stay
-    return f'sudo env "PATH=$PATH" {_NAME} {words}'
+    return f'sudo env "PATH=$PATH" {shell_line([*_itself(), *argv])}'
 
 
-def _is_run_by_another() -> bool:
-    """Tell whether `uv run`, `poetry run` or `pipx run` made the PATH, for this command only."""
-    return any(name in os.environ for name in ("UV_RUN_RECURSION_DEPTH", "POETRY_ACTIVE"))
-
-
-def _is_on_path(program: str) -> bool:
-    found = shutil.which(_NAME)
-    return found is not None and Path(found).resolve() == Path(program).resolve()
+def _itself() -> list[str]:
+    """Return the command that runs, in full where that is known."""
+    program = Path(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - links stay
+    if program.name == _NAME:
+        return [str(program)]
+    # Not `python -m`, which root would run with the modules of the current folder.
+    beside = Path(sys.executable).with_name(_NAME)
+    is_module = program.parts[-2:] == (_NAME.replace("-", "_"), "__main__.py")
+    return [str(beside)] if is_module and beside.exists() else [_NAME]

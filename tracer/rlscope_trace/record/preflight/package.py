@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     Backends = list[tuple[str, bool, str]]
 
-REINSTALL = "pip install --force-reinstall --no-deps rlscope-trace"
+# A name would be looked up on an index.
+REINSTALL = "install the wheel again: pip install --force-reinstall --no-deps WHEEL"
 BACKEND_PREFIX = "backend_"
 
 
@@ -32,7 +33,10 @@ def check_libelf(load: Callable[[], object] = _load_recorder) -> Finding:
         # What else may be wrong with the module is reported with the backends.
         if "libelf" in str(error):
             what = f"libelf cannot be loaded: {error}"
-            return Finding("libelf", "error", what, "sudo apt-get install libelf1")
+            # A wheel has one of its own, whose name has a hash in it.
+            is_plain = "libelf.so" in str(error)
+            remedy = "sudo apt-get install libelf1" if is_plain else REINSTALL
+            return Finding("libelf", "error", what, remedy)
     return Finding("libelf", "ok", "found by what reads the BPF objects")
 
 
