@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
 _SPAN = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 # More than any kernel is built for. A trace may come from a stranger.
 _MOST = 10_000
+
+
+def own_cpu_count() -> int:
+    """Return how many CPUs this process may use; not every system tells which."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def listed_cpus(text: str | None) -> frozenset[int]:

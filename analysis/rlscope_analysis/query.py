@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 
 from rlscope_analysis.catalog import without_private
+from rlscope_analysis.cpu_list import own_cpu_count
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.trace_file import DAMAGED_HINT, MEMORY_HINT
 
@@ -100,7 +100,7 @@ def fetch_together(
     """
     connections = [trace.connection.cursor() for _ in queries]
     # More than there are CPUs would slow down the longest, for which all others wait.
-    workers = max(2, len(os.sched_getaffinity(0)))
+    workers = max(2, own_cpu_count())
 
     def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()

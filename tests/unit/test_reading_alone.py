@@ -46,6 +46,29 @@ main(sys.argv[1:])
 """
 
 
+# What macOS has not: in os, in its C library, and among the rights of a process.
+ELSEWHERE = (
+    """
+import ctypes, os, sys
+for name in ("O_PATH", "O_TMPFILE", "sched_getaffinity", "pidfd_open", "setresuid", "setresgid"):
+    delattr(os, name)
+known = os.uname()
+os.uname = lambda: type(known)(("Darwin", *known[1:4], "arm64"))
+made = ctypes.CDLL
+class Library:
+    def __init__(self, *names, **options): self.made = made(*names, **options)
+    def __getattr__(self, name):
+        if name in ("prctl", "capset", "syscall"): raise AttributeError(name)
+        return getattr(self.made, name)
+ctypes.CDLL = Library
+import rlscope_trace.rights as rights
+class Other: platform = "darwin"
+rights.sys = Other
+"""
+    + WITHOUT
+)
+
+
 def command(*arguments: object, program: str = REFUSING) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
@@ -76,6 +99,29 @@ def test_what_records_says_in_one_error_why_not(words: str, program: str) -> Non
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: this installation reads traces and cannot record: ")
     assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["summarize", "summarize --view limits", "sql", "explain", "compare", "whatif", "balance"],
+)
+def test_traces_are_read_on_other_systems(recovered: Path, words: str) -> None:
+    name, *options = words.split()
+    asked = {"sql": ["SELECT 1"], "compare": [recovered]}.get(name, [])
+    here, there = (
+        command(name, recovered, *asked, *options, program=program)
+        for program in (WITHOUT, ELSEWHERE)
+    )
+    assert (there.returncode, there.stdout, there.stderr) == (
+        here.returncode, here.stdout, here.stderr
+    )  # fmt: skip
+    assert "Traceback" not in here.stderr
+
+
+def test_on_other_systems_the_reason_is_said() -> None:
+    done = command("record", "--", "true", program=ELSEWHERE)
+    assert "eBPF is of Linux, not of Darwin" in done.stderr
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ with more rights than that user has. Root itself keeps its user id, but hardly a
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from rlscope_trace.confinement import (
 )
 from rlscope_trace.errors import TracerError
 from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
+from rlscope_trace.outputs.trusted import LOOK_ONLY
 from rlscope_trace.privileges import invoking_environment
 from rlscope_trace.system_calls import refuse_all_but_saving
 
@@ -43,10 +45,11 @@ _ROOT_HINT = "env -u SUDO_UID -u SUDO_GID rlscope-trace ... is root itself"
 def own_process() -> None:
     """Say that this process is a command and nothing else.
 
-    Any other, which calls the command line from Python, keeps its rights.
+    Any other, which calls the command line from Python, keeps its rights. So does one on a system
+    that has none of these: capabilities, Landlock and seccomp are of Linux.
     """
     global _is_own_process
-    _is_own_process = True
+    _is_own_process = sys.platform == "linux"
     # Threads of numerical libraries would keep the rights of the moment that they are loaded at.
     os.environ.update(dict.fromkeys(_THREADS, "1"))
 
@@ -84,6 +87,8 @@ def become_saver(
     with it, owners and modes of what can be written can be changed.
     """
     become_invoker(identity)
+    if not _is_own_process:
+        return
     keep = READING if os.geteuid() == 0 else _to_load_modules()
     folders: list[int] = []
     above: list[int] = []
@@ -94,17 +99,16 @@ def become_saver(
             folders.append(os.dup(place.folder))
             if elsewhere := place.elsewhere():
                 folders.append(os.dup(elsewhere.descriptor))
-                above.append(os.open(elsewhere.shown.parent, os.O_PATH | os.O_CLOEXEC))
+                above.append(os.open(elsewhere.shown.parent, LOOK_ONLY))
     if scratch is not None:
-        folders.append(os.open(scratch, os.O_PATH | os.O_CLOEXEC))
-        above.append(os.open(scratch.parent, os.O_PATH | os.O_CLOEXEC))
+        folders.append(os.open(scratch, LOOK_ONLY))
+        above.append(os.open(scratch.parent, LOOK_ONLY))
     _confine(None, keep | more)
-    if _is_own_process:
-        # Of a file only: folders are made with permissions of their own.
-        os.umask(~mode & 0o666)
-        allow_writes_below(folders, removal=above)
-        if not more:
-            refuse_all_but_saving()
+    # Of a file only: folders are made with permissions of their own.
+    os.umask(~mode & 0o666)
+    allow_writes_below(folders, removal=above)
+    if not more:
+        refuse_all_but_saving()
     for folder in (*folders, *above):
         os.close(folder)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import resources
@@ -26,6 +25,7 @@ from rlscope_analysis.compare.run import (
     Run,
 )  # fmt: skip
 from rlscope_analysis.compare.side import content_of
+from rlscope_analysis.cpu_list import own_cpu_count
 from rlscope_analysis.critical_path.iterations import RANGE
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError, UnknownRangeError
@@ -164,7 +164,7 @@ def read_sides(
     where a side has one recording twice.
     """
     paths = [*base, *new]
-    workers = max(1, min(_AT_ONCE, len(os.sched_getaffinity(0)), len(paths)))
+    workers = max(1, min(_AT_ONCE, own_cpu_count(), len(paths)))
     with ThreadPoolExecutor(max_workers=workers) as executor:
         runs = list(executor.map(partial(_read, per=per), paths))
     sides = runs[: len(base)], runs[len(base) :]

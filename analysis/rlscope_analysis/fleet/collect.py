@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.cpu_list import own_cpu_count
 from rlscope_analysis.damage import damage_reported
 from rlscope_analysis.errors import TraceError, UnknownRangeError
 from rlscope_analysis.fleet.partial import Partial, partial_of
@@ -93,7 +93,7 @@ def _worked_out(
     done: int,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[tuple[str, Partial | TraceError]]:
-    workers = min(_MOST_AT_ONCE, len(os.sched_getaffinity(0)))
+    workers = min(_MOST_AT_ONCE, own_cpu_count())
     total = done + len(missing)
     with ThreadPoolExecutor(max_workers=workers) as executor:
         running: dict[Future[Partial | TraceError], str] = {

@@ -6,11 +6,11 @@ number.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlscope_analysis.cpu_list import own_cpu_count
 from rlscope_analysis.errors import TraceError
 from rlscope_analysis.schema.vocabulary import UNANNOTATED
 from rlscope_analysis.sweep.set_columns import object_array, pandas, read_intervals
@@ -139,7 +139,7 @@ def _operations(
 
 def _jobs(jobs: int | None, intervals: int) -> int:
     if jobs is None:
-        return len(os.sched_getaffinity(0)) if intervals >= _PARALLEL_INTERVALS else 1
+        return own_cpu_count() if intervals >= _PARALLEL_INTERVALS else 1
     if jobs < 1:
         raise TraceError(f"jobs is {jobs}", hint="a positive number of threads, or None")
     return jobs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlscope_trace.errors import OutputExistsError
-from rlscope_trace.outputs.trusted import closing, is_closed
+from rlscope_trace.outputs.trusted import LOOK_ONLY, closing, is_closed
 
 _MODE = 0o700
 # Of root, sticky, on a disk, and left alone for long: file-hierarchy(7).
@@ -70,13 +70,13 @@ def make_private_elsewhere() -> PrivateFolder:
     """Make a folder where nobody can put another in its place. Raises OSError."""
     _remove_stale()
     made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_ELSEWHERE))
-    with closing(os.open(made.parent, os.O_PATH | os.O_CLOEXEC)) as parent:
+    with closing(os.open(made.parent, LOOK_ONLY)) as parent:
         return _opened(parent, made, is_new=True)
 
 
 def _remove_stale() -> None:
     """Remove what killed runs of ours left there."""
-    with closing(os.open(_ELSEWHERE, os.O_PATH | os.O_CLOEXEC)) as parent:
+    with closing(os.open(_ELSEWHERE, LOOK_ONLY)) as parent:
         for left in Path(_ELSEWHERE).glob(f"{_PREFIX}*"):
             with suppress(OSError, OutputExistsError):
                 _remove(open_private(parent, left), parent)

@@ -10,7 +10,9 @@ from pathlib import Path, PurePath
 
 # As many as the OS kernel follows.
 _MAX_LINKS = 40
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# Only Linux opens what may not be read.
+LOOK_ONLY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
+_LOOK = LOOK_ONLY | os.O_NOFOLLOW
 
 
 class ForeignLinkError(OSError):
@@ -149,7 +151,7 @@ def _parts(path: PurePath) -> list[str]:
 
 
 def _top() -> int:
-    return os.open("/", os.O_PATH | os.O_CLOEXEC)
+    return os.open("/", LOOK_ONLY)
 
 
 def _step(before: int, after: int) -> int:
