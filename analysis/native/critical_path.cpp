@@ -332,10 +332,10 @@ bool Walk::was_told_to_end(const ThreadRows& of, int32_t waker, int64_t slept_ns
   if (by.thread.process_id != of.thread.process_id || slept_ns >= now_ns_) return false;
   const int64_t busy_since_ns = slept_ns - kTimesWaited * (by.thread.end_ns - slept_ns);
   if (busy_since_ns < by.thread.start_ns) return false;
-  for (std::size_t i = index_.state_before(by, now_ns_); i != kNone && i >= by.states.begin; --i) {
-    if (in_.states.state[i] > kRunnableState) return false;
+  std::size_t i = index_.state_before(by, now_ns_);
+  while (i != kNone && in_.states.state[i] <= kRunnableState) {
     if (in_.states.start_ns[i] <= busy_since_ns) return true;
-    if (i == by.states.begin) break;
+    i = i == by.states.begin ? kNone : i - 1;
   }
   return false;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,8 @@ from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trace_builder import Interval
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -242,16 +244,24 @@ def test_very_many_threads_and_iterations_are_still_a_small_page(tmp_path: Path)
     check_many(page, iterations=9_999, most_bars=600, most_lanes=40)
 
 
-def test_short_slices_are_drawn_together_and_no_time_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def drawn_in_100(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Interval
+) -> tuple[Page, dict[str, Any]]:
+    """Return a page that draws 100 slices, of a thread that runs 600 times, and its canvas."""
     monkeypatch.setattr(close_up, "MOST_SLICES", 100)
     builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
     builder.coverage("thread_state")
     process = builder.process(pid=1, end_ns=600 * 3_000)
-    builder.thread(process, tid=1, states=[run(2_000), sleep(1_000)] * 600)
+    builder.thread(process, tid=1, states=[run(2_000), other] * 600)
     page = page_of(builder)
     (view,) = page.canvas()
+    return page, view
+
+
+def test_short_slices_are_drawn_together_and_no_time_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, view = drawn_in_100(tmp_path, monkeypatch, sleep(1_000))
     (states,) = [row for row in view["lanes"][0]["rows"] if row["kind"] == "state"]
     assert len(states["slices"]) <= 100
     ends = [start + length for start, length, *_ in states["slices"]]
@@ -265,13 +275,7 @@ def test_short_slices_are_drawn_together_and_no_time_is_lost(
 def test_a_long_path_is_drawn_together_and_no_time_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(close_up, "MOST_SLICES", 100)
-    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=META)
-    builder.coverage("thread_state")
-    process = builder.process(pid=1, end_ns=600 * 3_000)
-    builder.thread(process, tid=1, states=[run(2_000), preempted(1_000)] * 600)
-    page = page_of(builder)
-    (view,) = page.canvas()
+    page, view = drawn_in_100(tmp_path, monkeypatch, preempted(1_000))
     path = view["path"]
     assert 10 < len(path["slices"]) <= 100
     ends = [start + length for start, length in path["slices"]]

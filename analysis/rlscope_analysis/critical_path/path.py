@@ -93,13 +93,11 @@ FROM (
     sum(o.steps) FILTER (WHERE o.end_ns <= i.end_ns AND o.evaluates) AS evaluation_steps
   FROM (
     SELECT
-      end_ns, environment_steps AS steps,
-      path_id IN (SELECT path_id FROM _evaluation_path) OR thread_id IN (
-        SELECT thread_id FROM environment_step WHERE evaluation_steps = steps
-      ) AS evaluates
-    FROM operation_coded
-    WHERE environment_steps > 0
-      AND thread_id IN (SELECT thread_id FROM environment_step WHERE within_thread_id IS NULL)
+      c.end_ns, c.environment_steps AS steps,
+      c.path_id IN (SELECT path_id FROM _evaluation_path) OR e.evaluation_steps = e.steps
+        AS evaluates
+    FROM operation_coded AS c JOIN environment_step AS e ON e.thread_id = c.thread_id
+    WHERE c.environment_steps > 0 AND e.within_thread_id IS NULL
   ) AS o
   ASOF JOIN iteration AS i ON i.start_ns < o.end_ns
   GROUP BY i.iteration_id

@@ -49,7 +49,7 @@ class Limit:
 
     def advice(self, *, by_program: str | None = None) -> str | None:
         """Return what helps, in words for where it holds."""
-        if by_program == _RECORDER and "{by_program}" in (self.remedy or ""):
+        if by_program == _RECORDER:
             return "the recorder has it: docs/cost.md"
         return self.remedy and self.remedy.format(by_program=by_program or "that program")
 

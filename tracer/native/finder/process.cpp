@@ -19,8 +19,6 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kCachedPages = 8192;  // 32 MiB
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
-// Of what /proc/PID/stat tells: the first address of the arguments, another one for each program.
-constexpr std::size_t kArgStart = 48;
 
 [[noreturn]] void Fail(int error, const std::string& what) {
   throw std::system_error(error, std::generic_category(), what);

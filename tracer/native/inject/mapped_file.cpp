@@ -23,10 +23,6 @@ namespace {
 
 constexpr int kLook = O_PATH | O_CLOEXEC;
 constexpr char kServed[] = "fuse";
-// Of what /proc/PID/stat tells: the first address of the arguments, and the last of the
-// environment.
-constexpr std::size_t kArgStart = 48;
-constexpr std::size_t kEnvEnd = 51;
 constexpr std::size_t kPart = std::size_t{1} << 16;
 
 std::string Folder(pid_t pid) { return "/proc/" + std::to_string(pid); }

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.wording import count_of
 from rlscope_trace.cli import messages
 from rlscope_trace.cli.forked import in_a_fork
 from rlscope_trace.cli.gpu import GpuCapture
@@ -333,7 +334,7 @@ class Recording:
                 " or JAX refused: rlscope-trace summarize --all says why",
             )
             return
-        messages.say(f"wrote {folder}: {count} profile{'s' if count > 1 else ''} of JAX")
+        messages.say(f"wrote {folder}: {count_of(count, 'profile')} of JAX")
         words = ["rlscope-trace", "import", "xplane", str(folder), "-o", f"{folder}.duckdb"]
         messages.say(f"more: {shell_line(words)}")
 
