@@ -1,7 +1,7 @@
 """The build backend: scikit-build-core, which first sees whether all is there that a build needs.
 
-pip fetches what the package needs to run before it builds: that a compiler is missing is
-said before that. dependencies.cmake, which looks, stops a build that comes by another way.
+pip fetches CMake for a build, and what the package needs to run. That a compiler is missing is said
+before that, by missing_tools.py; all else by dependencies.cmake, as soon as there is a CMake.
 """
 
 from __future__ import annotations
@@ -17,11 +17,25 @@ from typing import Any
 from scikit_build_core import build
 from scikit_build_core.build import *  # noqa: F403 - the hooks that stay as they are
 
+import missing_tools
+
 _DEPENDENCIES = Path(__file__).resolve().parent / "dependencies.cmake"
 _PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(dependencies LANGUAGES NONE)
 include("{dependencies}")
 """
+
+
+def get_requires_for_build_wheel(*arguments: Any, **named: Any) -> list[str]:  # noqa: ANN401
+    """Return what pip fetches for a build, or exit where a tool is missing."""
+    _require_tools()
+    return list(build.get_requires_for_build_wheel(*arguments, **named))
+
+
+def get_requires_for_build_editable(*arguments: Any, **named: Any) -> list[str]:  # noqa: ANN401
+    """Return what pip fetches for a build, or exit where a tool is missing."""
+    _require_tools()
+    return list(build.get_requires_for_build_editable(*arguments, **named))
 
 
 def prepare_metadata_for_build_wheel(*arguments: Any, **named: Any) -> str:  # noqa: ANN401
@@ -34,6 +48,11 @@ def prepare_metadata_for_build_editable(*arguments: Any, **named: Any) -> str:  
     """Return the metadata, or exit where the build would fail."""
     _require_dependencies()
     return build.prepare_metadata_for_build_editable(*arguments, **named)
+
+
+def _require_tools() -> None:
+    if said := missing_tools.message(os.environ):
+        raise SystemExit(f"\n{said}\n")
 
 
 def _require_dependencies() -> None:
@@ -52,6 +71,6 @@ def _require_dependencies() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         # What dependencies.cmake says, without where it says it.
-        head, found, message = done.stderr.partition(" missing, with the Debian package")
-        said = found.strip() + message.partition("Call Stack")[0] if found else head
-        raise SystemExit(f"\n{said.rstrip()}\n")
+        head, _, said = done.stderr.partition("dependencies.cmake:")
+        said = said.partition("(message):")[2].partition("Call Stack")[0]
+        raise SystemExit(f"\n{(said or head).strip()}\n")

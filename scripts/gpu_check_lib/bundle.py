@@ -36,30 +36,38 @@ def pack(  # noqa: PLR0913 - all by name
     *,
     python: str,
     source: Path,
+    wheel: Path | None,
     leave_out: Sequence[str],
     scratch: Path,
     say: Callable[[str], None],
 ) -> int:
-    """Build the package for `python`, fetch what it needs, write both; return the bytes.
+    """Fetch what the package needs, and write both for `python`; return the bytes.
 
-    leave_out: packages that the other machine has. Raises BundleError.
+    wheel: the package; None: it is built of `source`. leave_out: packages that the other machine
+    has. Raises BundleError.
     """
-    say(f"building {source.name} for {python}; this takes some minutes")
     _run([python, "-m", "venv", str(scratch / "tools")], hint=f"is {python} there?")
-    tools = scratch / "tools/bin"
-    pip = [str(tools / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
+    pip = [str(scratch / "tools/bin/python"), "-m", "pip", "--disable-pip-version-check", "-q"]
+    if wheel is None:
+        say(f"building {source.name} for {python}; this takes some minutes")
+        wheel = _built(pip, source, scratch)
+    say("fetching what it needs")
+    _run([*pip, "download", "--only-binary=:all:", "-d", str(scratch / "wheels"), str(wheel),
+          *_ALSO], hint=f"packing needs a network, and a wheel for {python}")  # fmt: skip
+    return write(output, scratch / "wheels", leave_out)
+
+
+def _built(pip: Sequence[str], source: Path, scratch: Path) -> Path:
+    """Build the package; libraries of this machine that the other may not have go into it."""
     _run([*pip, "install", *_TOOLS], hint="packing needs a network")
     _run([*pip, "wheel", "--no-deps", "-w", str(scratch / "built"), str(source)],
          hint="see docs of the build: it needs clang, cmake and libbpf")  # fmt: skip
     (built,) = (scratch / "built").glob("*.whl")
-    # Libraries of this machine that the other may not have go into the wheel.
-    _run([str(tools / "auditwheel"), "repair", "-w", str(scratch / "wheels"), str(built)],
+    tools = scratch / "tools/bin"
+    _run([str(tools / "auditwheel"), "repair", "-w", str(scratch / "repaired"), str(built)],
          hint="", path=str(tools))  # fmt: skip
-    (wheel,) = (scratch / "wheels").glob("*.whl")
-    say("fetching what it needs")
-    _run([*pip, "download", "--only-binary=:all:", "-d", str(scratch / "wheels"), str(wheel),
-          *_ALSO], hint="packing needs a network")  # fmt: skip
-    return write(output, scratch / "wheels", leave_out)
+    (wheel,) = (scratch / "repaired").glob("*.whl")
+    return wheel
 
 
 def write(output: Path, wheels: Path, leave_out: Sequence[str]) -> int:

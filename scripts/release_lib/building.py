@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
@@ -10,7 +9,8 @@ import tarfile
 import time
 from typing import TYPE_CHECKING
 
-from release_lib import machines, pythons
+from release_lib import pythons
+from release_lib.parts import sha256
 from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, output_of, run, say
 from release_lib.wheel_file import finish
 
@@ -30,8 +30,8 @@ _CACHE = (
 _REQUIREMENTS = REPOSITORY / "scripts/release_lib/requirements.txt"
 
 
-def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) -> None:
-    """Make dist/, or add to it the wheels of another machine.
+def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) -> bool:
+    """Make dist/, or add to it the wheels of another machine; return whether none is missing.
 
     wanted: the versions of Python asked for; those not found are named.
     """
@@ -42,7 +42,7 @@ def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) ->
     for old in (*DIST.glob(f"*_{machine.name}.whl"), *DIST.glob("*.tar.gz")):
         old.unlink()
     archive = source_archive(DIST)
-    say(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, sha256 {digest(archive)}")
+    say(f"{archive.name}: {archive.stat().st_size / 1e6:.1f} MB, sha256 {sha256(archive)}")
     absent = [version for version in wanted if version not in found]
     for version, python in found.items():
         started = time.monotonic()
@@ -51,34 +51,29 @@ def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) ->
         if size > MOST_BYTES:
             raise ReleaseError(f"{wheel.name} has {size} bytes: more than {MOST_BYTES}")
         took = time.monotonic() - started
-        say(f"{wheel.name}: {size / 1e6:.1f} MB, {took:.0f} s, sha256 {digest(wheel)}")
+        say(f"{wheel.name}: {size / 1e6:.1f} MB, {took:.0f} s, sha256 {sha256(wheel)}")
     if absent:
         say(f"no wheel for {', '.join(absent)}: no such CPython with its headers was found")
     say(f"dist/ took {time.monotonic() - begun:.0f} s")
+    return not absent
 
 
-def reproduce(version: str) -> int:
+def reproduce(version: str, machine: Machine) -> int:
     """Build a wheel of dist/ again in another folder; returns 1 where it is not the same."""
     (archive,) = DIST.glob("*.tar.gz")
-    here = machines.machine(machines.HERE)
-    (wheel,) = DIST.glob(f"*-cp{version.replace('.', '')}-*_{here.name}.whl")
+    (wheel,) = DIST.glob(f"*-cp{version.replace('.', '')}-*_{machine.name}.whl")
     elsewhere = WORK / "again" / "in" / "another-place"
     shutil.rmtree(elsewhere, ignore_errors=True)
     elsewhere.mkdir(parents=True)
     again = source_archive(elsewhere)
     found = pythons.find(testing=float(version[2:]) > 13, only=[version])
-    wheel_again = wheel_of(again, found[version], version, elsewhere / "build", elsewhere, here)
+    wheel_again = wheel_of(again, found[version], version, elsewhere / "build", elsewhere, machine)
     same = True
     for first, second in ((archive, again), (wheel, wheel_again)):
-        is_same = digest(first) == digest(second)
+        is_same = sha256(first) == sha256(second)
         say(f"{first.name}: {'the same bytes' if is_same else f'differs from {second}'}")
         same &= is_same
     return 0 if same else 1
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def epoch_of(archive: Path) -> int:
@@ -171,4 +166,4 @@ def wheel_of(  # noqa: PLR0913 - each is a place
     (repaired,) = (made / "repaired").glob("*.whl")
     if not repaired.name.endswith(f"-{machine.platform}.whl"):
         raise ReleaseError(f"{repaired.name} is not for {machine.platform}")
-    return finish(repaired, out, epoch=epoch, pybind11=tools, machine=machine)
+    return finish(repaired, out, archive=archive, epoch=epoch, pybind11=tools, machine=machine)

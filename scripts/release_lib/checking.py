@@ -10,7 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from release_lib import in_pod, machines, pythons, roots
+from release_lib.parts import sha256
 from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, run, say
+from release_lib.wheel_file import built_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +38,7 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
     for name in names:
         if name not in roots.ROOTS:
             raise ReleaseError(f"{name} is none of {', '.join(roots.ROOTS)}")
+    _require_one_source()
     shared = _shared()
     rows, failed = [], False
     for name in names:
@@ -52,6 +55,14 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
         failed |= not _try_sdist(shared)
     say(f"checked in {time.monotonic() - begun:.0f} s")
     return 1 if failed else 0
+
+
+def _require_one_source() -> None:
+    """Raise ReleaseError where a wheel in dist/ was not built of the source archive beside it."""
+    (archive,) = DIST.glob("*.tar.gz")
+    for wheel in DIST.glob("*.whl"):
+        if built_of(wheel) != sha256(archive):
+            raise ReleaseError(f"{wheel.name} is of other sources than {archive.name}: build again")
 
 
 def _shared() -> Path:
@@ -141,10 +152,12 @@ def _try_containers(shared: Path) -> bool:
         found = json.loads(done.stdout) if done.returncode == 0 else {}
         works = found.get("processes") == 1 and found["running"] > _BUSY
         works = works and found["functions"] > _NAMED * found["samples"]
+        works = works and (found["calls"] > 0) == case.has_calls
         user = "root" if case.user == 0 else "the program's user"
         outcome = "yes" if works else f"no: {found or done.stderr}"
         if works:
             outcome += f", a function in {found['functions']} of {found['samples']} samples"
+            outcome += f", {found['calls']} calls"
         say(f"container: {case.sees}; recorder is {user}, {case.capabilities.upper()}: {outcome}")
         good &= works
     return good

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 USER = 1000
+# It computes, and calls into a native module, whose calls are asked for.
 BUSY = """
 import time
+from _json import encode_basestring
 print("started", flush=True)
 end = time.monotonic() + {seconds}
 while time.monotonic() < end:
     sum(range(10_000))
+    encode_basestring("words")
 """
 # As a runtime of containers does it: mounts of its own, of which nothing else is in sight.
 ENTER = 'cd "$1" && shift && mkdir -p old && pivot_root . old && umount --lazy old && exec "$@"'
@@ -29,7 +32,8 @@ SELECT (SELECT count(*) FROM process) AS processes,
        (SELECT sum(running_ns) FROM thread_time) / (SELECT max(end_ns) - min(start_ns) FROM thread)
          AS running,
        (SELECT count(*) FROM cpu_sample) AS samples,
-       (SELECT count(*) FROM cpu_sample WHERE stack_id IS NOT NULL) AS functions
+       (SELECT count(*) FROM cpu_sample WHERE stack_id IS NOT NULL) AS functions,
+       (SELECT count(*) FROM native_call) AS calls
 """
 
 
@@ -39,13 +43,19 @@ class Case(NamedTuple):
     user: int
     capabilities: str
     sees: str
+    has_calls: bool = True
+    """Whether calls into native modules can be recorded, too."""
 
 
+_ATTACHES = "bpf perfmon sys_ptrace"
+_ALL = f"{_ATTACHES} dac_read_search"
 CASES = {
     "launches": Case(0, "bpf perfmon", "launches it"),
     "sidecar_same_user": Case(USER, "bpf perfmon", "same pid namespace"),
-    "sidecar": Case(0, "bpf perfmon sys_ptrace", "same pid namespace"),
-    "daemonset": Case(0, "bpf perfmon sys_ptrace", "pid namespace above"),
+    "sidecar": Case(0, _ATTACHES, "same pid namespace", has_calls=False),
+    "sidecar_with_calls": Case(0, _ALL, "same pid namespace"),
+    "daemonset": Case(0, _ATTACHES, "pid namespace above", has_calls=False),
+    "daemonset_with_calls": Case(0, _ALL, "pid namespace above"),
 }
 
 
@@ -94,7 +104,8 @@ def main() -> None:
     case = CASES[name]
     for place in {recorder, root}:
         furnish(place)
-    record = ["rlscope-trace", "record", "--no-calibrate", "-o", "/tmp/run.duckdb"]
+    record = ["rlscope-trace", "record", "--no-calibrate", "--simulator", "_json"]
+    record += ["-o", "/tmp/run.duckdb"]
     if case.sees == "launches it":
         program, asked = None, [*record, "--", "python3", "-c", BUSY.format(seconds=2)]
     else:

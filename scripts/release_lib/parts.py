@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,13 +28,18 @@ class Part:
     source: str
 
 
-# Debian's package; the licence; the file in the wheel, None where headers are compiled in.
+# Debian's package; the licence; the file in the wheel, None where headers are compiled in. Zycore
+# is linked into Zydis.
 _DEBIAN = (
     ("libbpf", "libbpf1", "LGPL-2.1-only OR BSD-2-Clause", "libbpf.so"),
     ("libelf", "libelf1", "LGPL-3.0-or-later OR GPL-2.0-or-later", "libelf"),
     ("zydis", "libzydis4.0", "MIT", "libZydis"),
+    ("zycore", "libzycore-dev", "MIT", "libZydis"),
     ("rapidjson", "rapidjson-dev", "MIT", None),
 )
+# Debian's files of copyright name the text of a licence that many have, which lies here.
+_COMMON = "usr/share/common-licenses"
+_BUILT_OF = "rlscope-trace:sha256-of-source-archive"
 
 
 def travelling(names: Sequence[str], tools: Path, root: Path) -> list[Part]:
@@ -42,10 +48,10 @@ def travelling(names: Sequence[str], tools: Path, root: Path) -> list[Part]:
     Raises ReleaseError for a stranger.
     """
     libraries = {name.rpartition("/")[2] for name in names if _is_library(name)}
-    found = []
+    found, strangers = [], {name for name in libraries if not name.startswith("librlscope_")}
     for name, package, licence, file in _DEBIAN:
         here = [library for library in libraries if file and library.startswith(file)]
-        libraries -= set(here)
+        strangers -= set(here)
         if file is not None and not here:
             continue
         version = _asked(root, "${Version}", package)
@@ -54,7 +60,7 @@ def travelling(names: Sequence[str], tools: Path, root: Path) -> list[Part]:
         found.append(
             Part(name, version, licence, text, here[0] if here else None, f"Debian {source}")
         )
-    if strangers := {name for name in libraries if not name.startswith("librlscope_")}:
+    if strangers:
         raise ReleaseError(f"nobody has said what these are: {', '.join(sorted(strangers))}")
     (info,) = (tools.parent / "lib").glob("python*/site-packages/pybind11-*.dist-info")
     text = (info / "licenses/LICENSE").read_bytes()
@@ -63,11 +69,29 @@ def travelling(names: Sequence[str], tools: Path, root: Path) -> list[Part]:
     return found
 
 
+def common_licences(found: Sequence[Part], root: Path) -> dict[str, bytes]:
+    """Return the texts, by name, that the licences of parts speak of and do not hold."""
+    said = b"\n".join(part.licence_text for part in found).decode("utf-8", "replace")
+    names = set(re.findall(rf"/{_COMMON}/([\w.-]*\w)", said))
+    return {name: (root / _COMMON / name).read_bytes() for name in sorted(names)}
+
+
 def require_names_of(machine: str, names: Sequence[str]) -> None:
     """Raise ReleaseError where a module is named for another machine: no Python there takes it."""
     modules = [name for name in names if ".cpython-" in name and name.endswith(".so")]
     if wrong := [name for name in modules if not name.endswith(f"-{machine}-linux-gnu.so")]:
         raise ReleaseError(f"not for {machine}: {', '.join(sorted(wrong))}")
+
+
+def built_of(bill: bytes) -> str:
+    """Return the SHA-256 of the source archive that a wheel with this list was built of."""
+    properties = json.loads(bill)["metadata"]["properties"]
+    return next(str(entry["value"]) for entry in properties if entry["name"] == _BUILT_OF)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _asked(root: Path, what: str, package: str) -> str:
@@ -79,8 +103,13 @@ def _is_library(name: str) -> bool:
     return "/lib" in name and ".so" in name.rpartition("/")[2]
 
 
-def bill_of_materials(version: str, found: Sequence[Part], contents: Mapping[str, bytes]) -> bytes:
-    """Return the list of them in CycloneDX; the same for the same wheel."""
+def bill_of_materials(
+    version: str, archive: Path, found: Sequence[Part], contents: Mapping[str, bytes]
+) -> bytes:
+    """Return the list of them in CycloneDX; the same for the same wheel.
+
+    archive: the source archive that the wheel was built of.
+    """
     hashes = {
         name.rpartition("/")[2]: hashlib.sha256(data).hexdigest() for name, data in contents.items()
     }
@@ -99,7 +128,8 @@ def bill_of_materials(version: str, found: Sequence[Part], contents: Mapping[str
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "component": {"type": "application", "name": "rlscope-trace", "version": version}
+            "component": {"type": "application", "name": "rlscope-trace", "version": version},
+            "properties": [{"name": _BUILT_OF, "value": sha256(archive)}],
         },
         "components": components,
     }

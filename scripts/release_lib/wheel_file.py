@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def finish(wheel: Path, out: Path, *, epoch: int, pybind11: Path, machine: Machine) -> Path:
+SBOM = "sboms/rlscope-trace.cdx.json"
+
+
+def finish(  # noqa: PLR0913 - each is a place
+    wheel: Path, out: Path, *, archive: Path, epoch: int, pybind11: Path, machine: Machine
+) -> Path:
     """Write the wheel into `out` with licences and an SBOM, its files in order and of one time.
 
-    Raises ReleaseError.
+    archive: the sources that it was built of. Raises ReleaseError.
     """
     with zipfile.ZipFile(wheel) as file:
         members = {
@@ -38,20 +43,28 @@ def finish(wheel: Path, out: Path, *, epoch: int, pybind11: Path, machine: Machi
         del members[name]
     found = parts.travelling(list(members), pybind11, machine.root)
     parts.require_names_of(machine.name, list(members))
+    texts = {part.name: part.licence_text for part in found}
+    texts |= parts.common_licences(found, machine.root)
     lines = []
-    for part in found:
-        name = f"third_party/{part.name}.txt"
-        members[f"{folder}/licenses/{name}"] = (part.licence_text, False)
-        lines.append(f"License-File: {name}")
+    for name, licence in texts.items():
+        members[f"{folder}/licenses/third_party/{name}.txt"] = (licence, False)
+        lines.append(f"License-File: third_party/{name}.txt")
     metadata, _ = members[f"{folder}/METADATA"]
     head, _, body = metadata.decode().partition("\n\n")
     text = "\n".join([head, *lines]) + "\n\n" + body
     members[f"{folder}/METADATA"] = (text.encode(), False)
     contents = {name: data for name, (data, _) in members.items() if ".so" in name}
-    bill = parts.bill_of_materials(_version(head), found, contents)
-    members[f"{folder}/sboms/rlscope-trace.cdx.json"] = (bill, False)
+    bill = parts.bill_of_materials(_version(head), archive, found, contents)
+    members[f"{folder}/{SBOM}"] = (bill, False)
     members[record] = (_record(members, record), False)
     return _write(out / wheel.name, members, record, epoch)
+
+
+def built_of(wheel: Path) -> str:
+    """Return the SHA-256 of the source archive that a wheel of ours was built of."""
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = [name for name in file.namelist() if name.endswith(f".dist-info/{SBOM}")]
+        return parts.built_of(file.read(name))
 
 
 def _version(metadata: str) -> str:

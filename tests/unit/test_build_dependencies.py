@@ -1,5 +1,6 @@
 """A build that cannot work names every package that it lacks, and README.md names them all."""
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -12,6 +13,14 @@ from conftest import in_matrix
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPENDENCIES = REPOSITORY / "tracer" / "dependencies.cmake"
+# The folder is not on the path: the package in it has no native modules.
+_SPEC = importlib.util.spec_from_file_location(
+    "missing_tools", REPOSITORY / "tracer/missing_tools.py"
+)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+missing_tools = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(missing_tools)
 # A variable that is set, to nothing: CMake does not look again.
 RECORDER_PACKAGES = {
     "CLANG": "clang",
@@ -75,8 +84,13 @@ def test_without_a_compiler_nothing_that_is_there_is_called_missing(tmp_path: Pa
 
 
 def test_a_word_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, _ = configure(tmp_path, "-DRLSCOPE_RECORDER=maybe")
-    assert code != 0
+    project = f'cmake_minimum_required(VERSION 3.25)\nproject(a NONE)\ninclude("{DEPENDENCIES}")\n'
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    said = cmake("-S", tmp_path, "-B", tmp_path / "b", "-DRLSCOPE_RECORDER=maybe").stderr
+    done = prepare_metadata(tmp_path, said, 1)
+    assert [line.strip() for line in done.stderr.split("\n")] == [
+        "", "RLSCOPE_RECORDER is maybe", "hint: RLSCOPE_RECORDER=on, off or auto", "", ""
+    ]  # fmt: skip
 
 
 def test_what_reads_needs_nothing_of_what_records(tmp_path: Path) -> None:
@@ -128,6 +142,46 @@ def test_the_readme_names_every_package() -> None:
     assert set(line.split()) == packages
     used = set(re.findall(r"^ *need\(.* (\S+)\)$", DEPENDENCIES.read_text(), re.MULTILINE))
     assert used == packages
+    assert {need.package for need in missing_tools.ALL} == packages
+    told = re.findall(r'^ *need\(.* "(.*)" \S+\)$', DEPENDENCIES.read_text(), re.MULTILINE)
+    assert {need.what for need in missing_tools.ALL} == set(told)
+
+
+def lacking(monkeypatch: pytest.MonkeyPatch, *programs: str, **environment: str) -> list[str]:
+    """Return what is said where these programs are missing, and all libraries but Python's."""
+    there = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in programs else there("sh"))
+    monkeypatch.setattr(missing_tools, "_is_header", lambda name: name == "Python.h")
+    monkeypatch.setattr(missing_tools.platform, "machine", lambda: "x86_64")
+    return missing_tools.message(environment).splitlines()
+
+
+@pytest.mark.parametrize("recorder", ["", "on", "auto"])
+def test_a_tool_that_is_missing_is_told_without_cmake(
+    monkeypatch: pytest.MonkeyPatch, recorder: str
+) -> None:
+    said = lacking(monkeypatch, "clang", "c++", "g++", "clang++", RLSCOPE_RECORDER=recorder)
+    assert said[0] == "missing, with the Debian package that holds it:"
+    assert (
+        "hint: sudo apt-get install g++ clang libbpf-dev libzydis-dev rapidjson-dev zlib1g-dev"
+        in said
+    )
+    assert said[-1].startswith("hint: RLSCOPE_RECORDER=off pip install ")
+
+
+def test_what_only_reads_needs_no_clang(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        lacking(monkeypatch, "clang", "llvm-strip", "llvm-strip-14", RLSCOPE_RECORDER="off") == []
+    )
+
+
+def test_a_compiler_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lacking(monkeypatch, "c++", "g++", "clang++", CXX="ccache /opt/c++") == []
+    assert lacking(monkeypatch, "c++", "g++", "clang++", "mine", CXX="mine") != []
+
+
+def test_where_only_a_library_is_missing_cmake_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lacking(monkeypatch) == []
 
 
 def prepare_metadata(folder: Path, cmake_says: str, code: int) -> subprocess.CompletedProcess[str]:

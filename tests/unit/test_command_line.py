@@ -73,3 +73,28 @@ def test_a_stdout_that_takes_nothing_is_one_error(option: str) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "error: cannot write: No space left on device\n")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("environment", "error", "hint"),
+    [
+        ({}, "no home is known to install it in", "HOME=FOLDER rlscope-trace --install-completion"),
+        ({"HOME": "/sys"}, "cannot write /sys/", "rlscope-trace --show-completion "),
+    ],
+)
+def test_completion_without_a_home_to_write_into_is_one_error(
+    environment: dict[str, str], error: str, hint: str
+) -> None:
+    user = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"]
+    program = "from rlscope_trace.cli import main; main()"
+    done = subprocess.run(
+        [*user, sys.executable, "-c", program, "--install-completion", "bash"],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    said = done.stderr.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith(f"error: {error}")
+    assert said[1].startswith(f"hint: {hint}")

@@ -354,7 +354,11 @@ def test_a_failing_backend_is_an_error_only_if_all_fail(
 @pytest.mark.parametrize(
     ("error", "words", "remedy"),
     [
-        (ImportError("no module _capture"), "native module missing", package.REINSTALL),
+        (
+            ImportError("no module _capture"),
+            "the native module cannot be loaded",
+            package.REINSTALL,
+        ),
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files", None),
         (RuntimeError("libbpf"), "libbpf", None),
         (TracerError("object is damaged"), "object is damaged", None),
@@ -453,5 +457,4 @@ def test_the_machine_is_named_with_what_it_cannot_have() -> None:
     finding = kernel.check_machine("aarch64")
     assert (finding.level, finding.name) == ("note", "machine")
     assert "--inject" in finding.what
-    assert "aarch64" in finding.what
-    assert finding.remedy is not None
+    assert finding.what.startswith("aarch64: recorded on under emulation only")

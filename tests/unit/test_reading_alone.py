@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -13,7 +14,7 @@ import pytest
 from damaged_spool import build
 from kineto_builder import kernel, write_kineto
 from rlscope_trace.errors import NoRecorderError
-from rlscope_trace.installed import require_recorder
+from rlscope_trace.installed import PACKAGE, require_recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ main(sys.argv[1:])
 """
 
 
-# What macOS has not: in os, in its C library, and among the rights of a process.
+# What macOS has not: in os, in its C library, among the rights of a process, and /proc.
 ELSEWHERE = (
     """
 import ctypes, os, sys
@@ -64,6 +65,9 @@ ctypes.CDLL = Library
 import rlscope_trace.rights as rights
 class Other: platform = "darwin"
 rights.sys = Other
+import pathlib
+import rlscope_trace.outputs.trusted as trusted
+trusted._DESCRIPTORS = pathlib.Path("/nowhere")
 """
     + WITHOUT
 )
@@ -118,6 +122,48 @@ def test_traces_are_read_on_other_systems(recovered: Path, words: str) -> None:
     assert "Traceback" not in here.stderr
 
 
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """Return a folder by a link, as /tmp and /var are of macOS."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    return tmp_path / "link"
+
+
+@pytest.mark.parametrize("words", ["export chrome", "export perfetto", "report"])
+def test_files_are_written_on_other_systems(recovered: Path, linked: Path, words: str) -> None:
+    written = []
+    for name, program in (("here", WITHOUT), ("there", ELSEWHERE)):
+        output = linked / name
+        output.write_text("older")
+        asked = (*words.split(), recovered, "-o", output)
+        refused = command(*asked, program=program)
+        assert "hint: overwrite it with --force" in refused.stderr
+        done = command(*asked, "--force", program=program)
+        assert done.returncode == 0, done.stderr
+        written.append(output.read_bytes())
+    assert written[0] == written[1]
+    assert {path.name for path in linked.iterdir()} == {"here", "there"}
+
+
+def test_other_profilers_are_imported_on_other_systems(linked: Path) -> None:
+    made = write_kineto(linked / "a.json", [kernel("k", 1, 2)])
+    done = command("import", "kineto", made, "-o", linked / "a.duckdb", program=ELSEWHERE)
+    assert done.returncode == 0, done.stderr
+    asked = command("sql", linked / "a.duckdb", "SELECT name FROM gpu_kernel", "--format", "csv")
+    assert asked.stdout.split() == ["name", "k"]
+
+
+def test_nothing_is_written_where_others_could_change_it(recovered: Path, linked: Path) -> None:
+    linked.chmod(0o777)
+    done = command("report", recovered, "-o", linked / "a.html", program=ELSEWHERE)
+    assert done.returncode == 1
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: other users can change ")
+    assert hint == "hint: -o names a file in a folder of your own"
+    assert not [*linked.iterdir()]
+
+
 def test_on_other_systems_the_reason_is_said() -> None:
     done = command("record", "--", "true", program=ELSEWHERE)
     assert "eBPF is of Linux, not of Darwin" in done.stderr
@@ -143,6 +189,33 @@ def test_the_reason_is_that_of_the_machine(
         require_recorder(tmp_path)
     (tmp_path / f"_capture{EXTENSION_SUFFIXES[0]}").touch()
     require_recorder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an installation whose native module that records does not load."""
+    folder = tmp_path_factory.mktemp("damaged")
+    for name in ("rlscope_trace", "rlscope_analysis"):
+        shutil.copytree(PACKAGE.parent / name, folder / name)
+    for path in (folder / "rlscope_trace").glob("_capture*.so"):
+        path.write_bytes(b"cut off")
+    return folder
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("words", ["record -- true", "top --pid 1", "doctor"])
+def test_a_module_that_does_not_load_is_one_error_with_what_mends_it(
+    damaged: Path, words: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rlscope_trace", *words.split()], cwd=damaged, check=False,
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(damaged)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    said = (done.stdout if words == "doctor" else done.stderr).splitlines()
+    assert sum("the native module cannot be loaded: " in line for line in said) == 1
+    assert "Traceback" not in done.stderr
+    assert any("pip install --force-reinstall --no-deps WHEEL" in line for line in said)
 
 
 def test_other_profilers_are_imported(tmp_path: Path) -> None:

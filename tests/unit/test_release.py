@@ -56,18 +56,26 @@ def finished(files: Mapping[str, bytes], folder: Path, tools: Path, year: int = 
             info = zipfile.ZipInfo(name, (year, 1, 2, 3, 4, 6))
             info.external_attr = (0o755 if name.endswith(".so") else 0o600) << 16
             wheel.writestr(info, data)
+    (folder / "a.tar.gz").write_bytes(b"sources")
     return finish(
-        folder / "w.whl", folder / "out", epoch=1_800_000_000, pybind11=tools,
-        machine=Machine("x86_64", debian(folder)),
+        folder / "w.whl", folder / "out", archive=folder / "a.tar.gz", epoch=1_800_000_000,
+        pybind11=tools, machine=Machine("x86_64", debian(folder)),
     )  # fmt: skip
 
 
 def debian(folder: Path, *without: str) -> Path:
     """Make a root with the licences of its packages."""
-    for package in {"libbpf1", "libelf1", "libzydis4.0", "rapidjson-dev"}.difference(without):
+    packages = {"libbpf1", "libelf1", "libzydis4.0", "libzycore-dev", "rapidjson-dev"}
+    for package in packages.difference(without):
         (folder / "root/usr/share/doc" / package).mkdir(parents=True)
         text = folder / "root/usr/share/doc" / package / "copyright"
         text.write_bytes(f"licence of {package}".encode())
+    with (folder / "root/usr/share/doc/libelf1/copyright").open("a") as text:
+        text.write(", see `/usr/share/common-licenses/LGPL-3'.")
+    common = folder / "root/usr/share/common-licenses"
+    common.mkdir()
+    for name in ("LGPL-3", "GPL-1"):
+        (common / name).write_text(f"text of {name}")
     return folder / "root"
 
 
@@ -99,17 +107,36 @@ def test_licences_and_parts_of_others_travel_along(tmp_path: Path, tools: Path) 
         head, _, body = wheel.read(f"{INFO}/METADATA").decode().partition("\n\n")
         bill = json.loads(wheel.read(f"{INFO}/sboms/rlscope-trace.cdx.json"))
         reported = [line.removeprefix("License-File: ") for line in head.splitlines()[3:]]
-        assert [wheel.read(f"{INFO}/licenses/{name}") for name in reported if "libelf" in name] == [
-            b"licence of libelf1"
-        ]
+        texts = {name: wheel.read(f"{INFO}/licenses/{name}") for name in reported}
+    assert texts["third_party/libelf.txt"].startswith(b"licence of libelf1")
+    assert texts["third_party/LGPL-3.txt"] == b"text of LGPL-3"
+    assert "third_party/GPL-1.txt" not in texts
     assert body == "words\n\nmore\n"
     assert {f"{INFO}/licenses/{name}" for name in reported} <= set(names)
     assert f"{INFO}/sboms/auditwheel.cdx.json" not in names
     parts = {part["name"]: part for part in bill["components"]}
-    assert sorted(parts) == ["libbpf", "libelf", "pybind11", "rapidjson", "zydis"]
+    assert sorted(parts) == [
+        "libbpf", "libelf", "pybind11", "rapidjson", "zycore", "zydis"
+    ]  # fmt: skip
     (code,) = parts["libelf"]["hashes"]
     assert code["content"] == hashlib.sha256(b"libelf").hexdigest()
     assert bill["metadata"]["component"]["version"] == "1.2"
+
+
+def test_a_wheel_of_other_sources_is_not_checked(
+    tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from release_lib import checking
+    from release_lib.running import ReleaseError
+
+    wheel = finished(BUILT, tmp_path / "one", tools)
+    dist = wheel.parent
+    monkeypatch.setattr(checking, "DIST", dist)
+    (dist / "a.tar.gz").write_bytes(b"sources")
+    checking._require_one_source()
+    (dist / "a.tar.gz").write_bytes(b"other sources")
+    with pytest.raises(ReleaseError, match=f"{wheel.name} is of other sources than a.tar.gz"):
+        checking._require_one_source()
 
 
 def test_a_package_is_asked_for_only_where_something_of_it_travels(

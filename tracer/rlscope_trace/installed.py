@@ -36,12 +36,21 @@ def own_command(module: str) -> list[str]:
     return [sys.executable, "-c", f"import sys; del sys.path[0]; import runpy; {run}"]
 
 
+def _recorders() -> list[str]:
+    return [f"_capture{suffix}" for suffix in EXTENSION_SUFFIXES]
+
+
+def is_recorder(path: str | None) -> bool:
+    """Tell whether this is the file of the native module that records."""
+    return path is not None and Path(path).parent == PACKAGE and Path(path).name in _recorders()
+
+
 def require_recorder(package: Path = PACKAGE) -> None:
     """Raise NoRecorderError, with the reason, where this was built without what records.
 
     The file is looked for, not loaded: one that does not load is a finding of `doctor`.
     """
-    if any((package / f"_capture{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+    if any((package / name).exists() for name in _recorders()):
         return
     system = os.uname()
     if system.sysname != "Linux":

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,14 +17,14 @@ import typer
 
 from rlscope_trace import __version__, address_space
 from rlscope_trace.cli import messages
-from rlscope_trace.errors import TracerError
-from rlscope_trace.installed import require_recorder
+from rlscope_trace.errors import TracerError, reason_of
+from rlscope_trace.installed import is_recorder, require_recorder
 from rlscope_trace.outputs.trusted import is_own_place
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_reader, own_process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # In the order of --help, with what is said there. A command is imported when it is called: `record`
 # must not wait for the libraries of `summarize` before its probes are live, nor --help and the
@@ -163,11 +163,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             own_process()
         if os.geteuid() == 0 and not _records(named, words):
             become_reader(invoking_identity())
-        if "--install-completion" in words:
-            _require_own_home()
-        code = make_app(named)(
-            words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
-        )
+        with _completion_in_home() if "--install-completion" in words else nullcontext():
+            code = make_app(named)(
+                words or ["--help"], prog_name="rlscope-trace", standalone_mode=False
+            )
     except KeyboardInterrupt:
         messages.error("interrupted")
         sys.exit(128 + signal.SIGINT)
@@ -183,17 +182,32 @@ def _records(named: Sequence[str], words: Sequence[str]) -> bool:
     return bool(_RECORDING.intersection(named)) or runs_program or serves
 
 
-def _require_own_home() -> None:
-    """Raise where root would write into a home that another user can fill with links."""
+@contextmanager
+def _completion_in_home() -> Iterator[None]:
+    """Raise TracerError where there is no home, or root would write into one of another user."""
     try:
-        is_own = os.geteuid() != 0 or is_own_place(Path.home())
+        home = Path.home()
+    except RuntimeError:
+        raise TracerError(
+            "no home is known to install it in",
+            hint="HOME=FOLDER rlscope-trace --install-completion",
+        ) from None
+    try:
+        is_own = os.geteuid() != 0 or is_own_place(home)
     except OSError:
         is_own = False
     if not is_own:
         raise TracerError(
-            f"{Path.home()} is not root's, and its owner could lead root anywhere from there",
+            f"{home} is not root's, and its owner could lead root anywhere from there",
             hint="rlscope-trace --install-completion as the user whose shell it is",
         )
+    try:
+        yield
+    except OSError as error:
+        raise TracerError(
+            f"cannot write {error.filename or home}: {reason_of(error)}",
+            hint="rlscope-trace --show-completion prints what would be installed",
+        ) from error
 
 
 def _lacks_address_space() -> bool:
@@ -227,6 +241,11 @@ def _tell(failure: Exception, named: Sequence[str]) -> int:
         # What typer says of a command line it does not understand.
         hint = " ".join(["rlscope-trace", *named, "--help"])
         messages.error(failure.format_message().rstrip("."), hint)
+    elif isinstance(failure, ImportError) and is_recorder(failure.path):
+        # Imported where it is needed: what reads traces does without.
+        from rlscope_trace.record.preflight import explain_failure
+
+        messages.failure(explain_failure(str(failure), argv=sys.argv[1:]))
     elif isinstance(failure, FileNotFoundError) and failure.filename is None:
         # Of files the name is known: it was os.getcwd().
         messages.error("the current folder is not there any more", "cd to one that is")

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_trace.errors import OutputExistsError
+from rlscope_trace.errors import OutputExistsError, TracerError
 from rlscope_trace.outputs.private import (
     NotOursError,
     PrivateFolder,
@@ -26,7 +26,7 @@ from rlscope_trace.outputs.private import (
     make_private_elsewhere,
     open_private,
 )
-from rlscope_trace.outputs.trusted import closing, is_way_ours_alone, open_folder
+from rlscope_trace.outputs.trusted import closing, is_way_ours_alone, open_folder, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,8 +114,17 @@ class Place:
                 _remove_elsewhere(self.path)
 
     def elsewhere(self) -> PrivateFolder | None:
-        """Return the private folder that is not beside the output; None: it will be. OSError."""
+        """Return the private folder that is not beside the output; None: it will be.
+
+        Raises OSError, and TracerError where such a folder would not help.
+        """
         if self.path not in _elsewhere and not is_way_ours_alone(self.folder):
+            if path_of(self.folder) is None:
+                raise TracerError(
+                    f"other users can change {self.path.parent}, and without /proc"
+                    " nothing can be written past them",
+                    hint="-o names a file in a folder of your own",
+                )
             _elsewhere[self.path] = make_private_elsewhere()
             # Also where nothing comes to be written.
             atexit.register(_remove_elsewhere, self.path)
@@ -205,8 +214,11 @@ class Place:
         if overwrite:
             # Whatever has the name of the output is replaced; a link itself, not what it means.
             name = f"{name}.partial-{secrets.token_hex(8)}"
+        source = path_of(file)
+        if source is None:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         try:
-            os.link(f"/proc/self/fd/{file}", name, dst_dir_fd=self.folder, follow_symlinks=True)
+            os.link(source, name, dst_dir_fd=self.folder, follow_symlinks=True)
         except FileExistsError:
             self.refuse_existing(overwrite=False)
             raise

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlscope_trace.errors import OutputExistsError
-from rlscope_trace.outputs.trusted import LOOK_ONLY, closing, is_closed
+from rlscope_trace.outputs.trusted import LOOK_ONLY, closing, is_closed, path_of
 
 _MODE = 0o700
 # Of root, sticky, on a disk, and left alone for long: file-hierarchy(7).
@@ -26,13 +26,16 @@ class PrivateFolder:
     """A folder of ours, open and locked; other recorders keep away from it until it is closed."""
 
     shown: Path
-    """Its name as it was when it was made: for messages, never to open anything."""
+    """Its name as it was when it was made: for messages."""
     descriptor: int
 
     @property
     def path(self) -> Path:
-        """Return a path that means this very folder, wherever it is moved."""
-        return Path(f"/proc/self/fd/{self.descriptor}")
+        """Return a path that means this very folder, wherever it is moved.
+
+        Without /proc it is the name: nobody but us can move it.
+        """
+        return path_of(self.descriptor) or self.shown
 
     def is_empty(self) -> bool:
         """Tell whether nothing is in it."""

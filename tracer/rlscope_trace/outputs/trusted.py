@@ -10,9 +10,10 @@ from pathlib import Path, PurePath
 
 # As many as the OS kernel follows.
 _MAX_LINKS = 40
-# Only Linux opens what may not be read.
-LOOK_ONLY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
+# Only Linux opens what may not be read, and links; elsewhere a pipe at least is not waited for.
+LOOK_ONLY = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 _LOOK = LOOK_ONLY | os.O_NOFOLLOW
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 class ForeignLinkError(OSError):
@@ -20,6 +21,12 @@ class ForeignLinkError(OSError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.ELOOP, f"{path} is a link of another user", os.fspath(path))
+
+
+def path_of(descriptor: int) -> Path | None:
+    """Return a path that means what is open, whatever becomes of its name; None without /proc."""
+    path = _DESCRIPTORS / str(descriptor)
+    return path if os.path.lexists(path) else None
 
 
 def open_folder(path: Path) -> int:
@@ -76,7 +83,11 @@ def open_existing(path: Path, flags: int) -> int:
             raise PermissionError(errno.EACCES, "it belongs to another user", os.fspath(path))
         if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
-        return os.open(f"/proc/self/fd/{looked}", flags | os.O_CLOEXEC)
+        opened = os.open(path_of(looked) or path, flags | os.O_CLOEXEC)
+        if not os.path.samestat(os.fstat(opened), found):
+            os.close(opened)
+            raise ForeignLinkError(path)
+        return opened
 
 
 def is_trusted(uid: int) -> bool:
@@ -125,18 +136,16 @@ def _look(path: Path) -> int:
     links = 0
     try:
         while ahead:
-            entry = os.open(ahead.popleft(), _LOOK, dir_fd=at)
-            found = os.fstat(entry)
-            if not stat.S_ISLNK(found.st_mode):
-                at = _step(at, entry)
+            found = _entry(ahead.popleft(), at)
+            if isinstance(found, int):
+                at = _step(at, found)
                 continue
-            with closing(entry):
-                links += 1
-                if links > _MAX_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-                if not is_trusted(found.st_uid):
-                    raise ForeignLinkError(path)
-                target = PurePath(os.readlink("", dir_fd=entry))
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+            owner, target = found
+            if not is_trusted(owner):
+                raise ForeignLinkError(path)
             ahead.extendleft(reversed(_parts(target)))
             if target.is_absolute():
                 at = _step(at, _top())
@@ -144,6 +153,22 @@ def _look(path: Path) -> int:
         os.close(at)
         raise
     return at
+
+
+def _entry(name: str, folder: int) -> int | tuple[int, PurePath]:
+    """Open what has a name in a folder; of a link return its owner and what it means."""
+    try:
+        entry = os.open(name, _LOOK, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        owner = os.lstat(name, dir_fd=folder).st_uid
+        return owner, PurePath(os.readlink(name, dir_fd=folder))
+    found = os.fstat(entry)
+    if not stat.S_ISLNK(found.st_mode):
+        return entry
+    with closing(entry):
+        return found.st_uid, PurePath(os.readlink("", dir_fd=entry))
 
 
 def _parts(path: PurePath) -> list[str]:

@@ -59,8 +59,11 @@ def check_machine(machine: str) -> Finding:
     name = "machine"
     if machine == "x86_64":
         return Finding(name, "ok", "x86-64: all parts of a recording")
-    what = f"{machine}: all parts of a recording but --inject, which works on x86-64 only"
-    return Finding(name, "note", what, "rlscope-trace -- COMMAND")
+    what = (
+        f"{machine}: recorded on under emulation only; the shim, GPUs, pages of 16 and 64 KiB and"
+        " costs were never tried there, and --inject works on x86-64 only"
+    )
+    return Finding(name, "note", what)
 
 
 def has_btf(path: Path = BTF_PATH) -> bool:

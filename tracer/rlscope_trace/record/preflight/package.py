@@ -62,7 +62,11 @@ def check_backends(probe: Callable[[], Backends] = _probe_all) -> list[Finding]:
     try:
         backends = probe()
     except ImportError as error:
-        return [Finding("native_module", "error", f"native module missing: {error}", REINSTALL)]
+        return [
+            Finding(
+                "native_module", "error", f"the native module cannot be loaded: {error}", REINSTALL
+            )
+        ]
     except (OSError, RuntimeError, TracerError) as error:
         return [Finding("native_module", "error", f"the backends cannot be probed: {error}")]
     any_works = any(works for _, works, _ in backends)
