@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from release_lib import in_pod, machines, pythons, roots
 from release_lib.parts import sha256
-from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, run, say
+from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, say
 from release_lib.wheel_file import built_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
     for name in names:
         if name not in roots.ROOTS:
             raise ReleaseError(f"{name} is none of {', '.join(roots.ROOTS)}")
-    _require_one_source()
+    require_one_source()
     shared = _shared()
     rows, failed = [], False
     for name in names:
@@ -57,7 +57,7 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
     return 1 if failed else 0
 
 
-def _require_one_source() -> None:
+def require_one_source() -> None:
     """Raise ReleaseError where a wheel in dist/ was not built of the source archive beside it."""
     (archive,) = DIST.glob("*.tar.gz")
     for wheel in DIST.glob("*.whl"):
@@ -103,7 +103,7 @@ def _try_wheel(name: str, root: Path, python: str, shared: Path) -> list[str]:
 
 def _try_layouts(shared: Path) -> bool:
     """Install a wheel as uv, pipx, Poetry and conda do, and record by sudo as their hint says."""
-    root = _copy_of(roots.make(_LAYOUT_ROOT), "layouts")
+    root = roots.copy_of(roots.make(_LAYOUT_ROOT), "layouts")
     log = WORK / "logs/check-layouts.log"
     roots.install(root, "python3", "python3-venv", "sudo", "passwd", log=log)
     (wheel,) = _wheels(shared, "3.11", machines.HERE)
@@ -134,7 +134,7 @@ def _prefix(root: Path, shared: Path) -> list[tuple[str, Path, str]]:
 def _try_containers(shared: Path) -> bool:
     """Record in containers: what the recorder is, and what it may, in each case of in_pod.py."""
     bare, log = roots.make(_LAYOUT_ROOT), WORK / "logs/check-containers.log"
-    recorder, program = _copy_of(bare, "recorder"), _copy_of(bare, "program")
+    recorder, program = roots.copy_of(bare, "recorder"), roots.copy_of(bare, "program")
     (wheel,) = _wheels(shared, "3.11", machines.HERE)
     roots.install(recorder, "python3", "python3-venv", log=log)
     roots.install(program, "python3", log=log)
@@ -205,7 +205,7 @@ def _try_sdist(shared: Path) -> bool:
         (_LEAST, "reading", "off"),
         (_of_readme(), "full", "auto"),
     ):
-        root = _copy_of(bare, kind)
+        root = roots.copy_of(bare, kind)
         roots.install(root, "python3-venv", *packages, log=log)
         reported = _trial(root, "python3", path, kind, shared, RLSCOPE_RECORDER=recorder)
         for step, text in reported["failures"].items():
@@ -215,14 +215,6 @@ def _try_sdist(shared: Path) -> bool:
         say(f"source archive, {switch}={recorder}, {' '.join(packages)}: {took} s, {outcome}")
         good &= not reported["failures"]
     return good
-
-
-def _copy_of(root: Path, name: str) -> Path:
-    copy = roots.FOLDER / f"sdist-{name}"
-    run("rm", "--recursive", "--force", "--one-file-system", copy, log=WORK / "logs/sdist.log")
-    # Not shutil: it would read what devices give.
-    run("cp", "--archive", "--one-file-system", root, copy, log=WORK / "logs/check-sdist.log")
-    return copy
 
 
 def _of_readme() -> list[str]:

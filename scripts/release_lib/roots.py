@@ -93,6 +93,15 @@ def make(name: str, *, use: str = "") -> Path:
     return path
 
 
+def copy_of(root: Path, name: str) -> Path:
+    """Return a copy of a root, made anew, to install in what the others shall not have."""
+    copy, log = FOLDER / f"copy-{name}", WORK / "logs/copies.log"
+    run("rm", "--recursive", "--force", "--one-file-system", copy, log=log)
+    # Not shutil: it would read what devices give.
+    run("cp", "--archive", "--one-file-system", root, copy, log=log)
+    return copy
+
+
 def libraries(name: str, *packages: str) -> Path:
     """Return a root with what packages hold, to link with: nothing is set up, none of it has run.
 

@@ -133,10 +133,10 @@ def test_a_wheel_of_other_sources_is_not_checked(
     dist = wheel.parent
     monkeypatch.setattr(checking, "DIST", dist)
     (dist / "a.tar.gz").write_bytes(b"sources")
-    checking._require_one_source()
+    checking.require_one_source()
     (dist / "a.tar.gz").write_bytes(b"other sources")
     with pytest.raises(ReleaseError, match=f"{wheel.name} is of other sources than a.tar.gz"):
-        checking._require_one_source()
+        checking.require_one_source()
 
 
 def test_a_package_is_asked_for_only_where_something_of_it_travels(
