@@ -18,17 +18,17 @@ namespace rls {
 namespace {
 
 template <typename T>
-using Column = py::array_t<T, py::array::c_style>;
+using Values = py::array_t<T, py::array::c_style>;
 
 // Rows between two looks at the progress when all columns are in memory.
 constexpr std::size_t kSliceRows = 1 << 17;
 
 template <typename T>
 const T* data_of(const py::handle& column, py::ssize_t rows, const char* table) {
-  if (!py::isinstance<Column<T>>(column)) {
+  if (!py::isinstance<Values<T>>(column)) {
     throw ColumnError(std::string(table) + " has columns of other types");
   }
-  const auto array = py::reinterpret_borrow<Column<T>>(column);
+  const auto array = py::reinterpret_borrow<Values<T>>(column);
   if (array.ndim() != 1 || array.size() != rows) {
     throw ColumnError(std::string(table) + " has columns of different lengths");
   }
@@ -82,8 +82,8 @@ std::vector<SweptThread> threads_of(const std::array<py::array, 6>& columns) {
 
 // One column of a result, by a function of each row.
 template <typename T, typename Row, typename Get>
-Column<T> column_of(const std::vector<Row>& rows, Get get) {
-  Column<T> column(static_cast<py::ssize_t>(rows.size()));
+Values<T> column_of(const std::vector<Row>& rows, Get get) {
+  Values<T> column(static_cast<py::ssize_t>(rows.size()));
   T* out = column.mutable_data();
   for (const Row& row : rows) *out++ = get(row);
   return column;

@@ -85,7 +85,7 @@ pybind11_add_module(_capture MODULE
 set_target_properties(_capture PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 set_source_files_properties(capture_module.cpp capture/bindings.cpp capture/live_bindings.cpp finder/bindings.cpp
   inject/bindings.cpp PROPERTIES UNITY_GROUP capture)
-set_source_files_properties(samples/bindings.cpp shim/collector_bindings.cpp
+set_source_files_properties(probes/bindings.cpp samples/bindings.cpp shim/collector_bindings.cpp
   PROPERTIES UNITY_GROUP samples)
 target_include_directories(_capture PRIVATE "${REPOSITORY_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
 target_compile_options(_capture PRIVATE -Wall -Wextra -Wconversion)

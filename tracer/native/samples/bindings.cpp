@@ -31,7 +31,7 @@ std::optional<std::string> NotePython(Sampler& sampler, pid_t pid, const py::dic
   return std::nullopt;
 }
 
-py::dict Counters(Sampler& sampler) {
+py::dict SamplerCounters(Sampler& sampler) {
   SamplerCounts counts;
   {
     const py::gil_scoped_release released;
@@ -90,7 +90,7 @@ void bind_sampler(py::module_& module) {
       .def("resume", &Sampler::Resume, NoGil())
       .def("stop", &Sampler::Stop, NoGil())
       .def_property_readonly("is_left_behind", &Sampler::is_left_behind)
-      .def("counters", &Counters);
+      .def("counters", &SamplerCounters);
   // The questions about machine code, for their tests.
   BindLoopQuestion(module, "code_waits", IsInPauseLoop, kLoopBytes);
   BindLoopQuestion(module, "code_waits_busily", IsInBusyLoop, kBusyLoopBytes);
