@@ -152,7 +152,7 @@ def _program(view: View) -> str:
 
 
 def _fitting(parts: list[tuple[int, Text]], width: int) -> Text:
-    """Return whole parts for which there is room: those of the highest number are left out first."""
+    """Return the parts for which there is room: those of the highest number are left out first."""
     while sum(len(text) for _, text in parts) > width and (most := max(rank for rank, _ in parts)):
         parts = [part for part in parts if part[0] < most]
     return Text.assemble(*(text for _, text in parts))
