@@ -17,6 +17,12 @@ class TraceError(Exception):
         self.hint = hint
 
 
+class QuestionError(TraceError):
+    """What was asked could be answered of no trace, as it is written: exit code 2, as for usage."""
+
+    exit_code = 2
+
+
 class UnknownRangeError(TraceError):
     """No range is called as --per says."""
 

@@ -15,7 +15,7 @@ import duckdb
 from rlscope_analysis.catalog import describe, without_private
 from rlscope_analysis.contents import fault_of, read_contents
 from rlscope_analysis.damage import damage_reported
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import QuestionError, TraceError
 from rlscope_analysis.findings import add_findings, remove_findings
 from rlscope_analysis.kept_views import KeptViews
 from rlscope_analysis.on_demand import FINDINGS, ON_DEMAND, PATH, TRAINING
@@ -226,10 +226,10 @@ def open_trace(  # noqa: PLR0913 - one parameter per option
 
 
 def named_files(paths: Mapping[str, Path | str]) -> dict[str, Path]:
-    """Return under which name each trace is attached. Raises TraceError where a name is none."""
+    """Return under which name each trace is attached. Raises QuestionError where a name is none."""
     for name in paths:
         if not _NAME.fullmatch(name) or name in _OWN_NAMES:
-            raise TraceError(f"{name!r} is no name for a trace", hint="a word, for example base")
+            raise QuestionError(f"{name!r} is no name for a trace", hint="a word, for example base")
     return {f"{name}{_FILE}": Path(path) for name, path in paths.items()}
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import QuestionError, TraceError
 from rlscope_analysis.relations import WHOLE
 from rlscope_analysis.schema import defined_views
 from rlscope_analysis.views import view_sql
@@ -148,11 +148,11 @@ class AskedWindow:
 def parse_instant(text: str) -> int:
     """Return the nanoseconds that `1.5`, `1.5s`, `200ms`, `7us` or `12ns` stand for, exactly.
 
-    Raises TraceError where the text is no such time.
+    Raises QuestionError where the text is no such time.
     """
     found = _INSTANT.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found or not (found["whole"] or found["part"]):
-        raise TraceError(
+        raise QuestionError(
             f"{text!r} is no time",
             hint="seconds since the start of the trace, or with a unit, as text: 1.5, 200ms, 7us",
         )
@@ -167,7 +167,7 @@ def window_of(
 ) -> Window | None:
     """Return the window between two times since the start of the trace; None: the whole trace.
 
-    Raises TraceError where there is nothing between them.
+    Raises QuestionError where nothing can be between them, TraceError where the trace has ended.
     """
     if start is None and end is None:
         return None
@@ -178,7 +178,7 @@ def window_of(
         LATEST_NS if end is None else min(origin_ns + parse_instant(end), LATEST_NS),
     )
     if window.end_ns <= window.start_ns:
-        raise TraceError(
+        raise QuestionError(
             f"the window ends at {end}, which is not after its start at {start or 0}",
             hint="give a later --to",
         )

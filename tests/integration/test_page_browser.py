@@ -11,7 +11,7 @@ from accessibility import faults
 from browser import BROWSERS, Browser
 from chromium import Chromium
 from conftest import REPOSITORY, in_matrix
-from page_traces import training, with_gpu
+from page_traces import training, with_every_bucket, with_gpu
 from rlscope_analysis.page.read import read_page
 from rlscope_analysis.renderers.html import render
 
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-WIDTHS = (1280, 800, 400)
+# The last one is what a window of 1280 has when it is zoomed to four times its size.
+WIDTHS = (1280, 800, 400, 320)
+# What is left of 210 mm and 8.5 inches within the widest margins of browsers, in 96ths of an inch.
+IN_EACH_BUCKET = 12
+PAPERS = {"A4": 697, "Letter": 720}
 READY = """
 const done = arguments[arguments.length - 1];
 const canvas = document.getElementById("canvas");
@@ -78,7 +82,7 @@ def test_an_error_and_a_request_would_be_seen(browser: Browser, tmp_path: Path) 
 
 
 # Colours do not depend on the width, and what is cut off not on the colours.
-LOOKS = [(WIDTHS[0], True), (WIDTHS[-1], False)]
+LOOKS = [(WIDTHS[0], True), (WIDTHS[2], False), (WIDTHS[-1], False)]
 MORE_LOOKS = [(WIDTHS[0], False), (WIDTHS[1], False)]
 
 
@@ -177,6 +181,26 @@ def test_paper_is_light(tmp_path: Path, page: Path) -> None:
         assert browser.run(back) == light
         browser.run("document.documentElement.dataset.theme = 'dark'")
         assert browser.run(back) == light
+
+
+@pytest.mark.parametrize("width", PAPERS.values(), ids=PAPERS)
+def test_paper_is_wide_enough(tmp_path: Path, width: int) -> None:
+    """A wider table would make all of the page smaller; Firefox emulates no paper."""
+    builder = with_every_bucket(training(tmp_path / "trace.duckdb", rounds=30))
+    page = tmp_path / "report.html"
+    with rlscope_analysis.open(builder.write()) as trace:
+        page.write_text(render(read_page(trace)))
+    with Chromium(tmp_path / "profile") as browser:
+        browser.look(width=width, medium="print")
+        ready(browser, page)
+        browser.run("dispatchEvent(new Event('beforeprint'))")
+        rows = "[...document.querySelector(\"[data-view='--view thread'] table\").rows]"
+        cells = browser.run(f"return {rows}.map((row) => row.textContent)")
+        assert any(text.count("23,456.79") == IN_EACH_BUCKET for text in cells), cells
+        assert browser.run(READABLE) == []
+        browser.run("document.querySelectorAll('table').forEach("
+                    "(one) => { one.style.fontSize = '8.5px'; })")  # fmt: skip
+        assert "the page is wider than the window" in browser.run(READABLE)
 
 
 def test_the_canvas_is_light_on_paper_and_as_before_behind_it(browser: Browser, page: Path) -> None:

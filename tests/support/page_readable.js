@@ -40,7 +40,9 @@ for (const element of document.querySelectorAll("h1,h2,h3,p,dt,dd,li,span,b,smal
   const inScroll = element.closest(".scroll");
   if (!inScroll && (box.right > innerWidth + 0.5 || box.left < -0.5)) found.push(`beyond the page: ${said}`);
   if (style.textOverflow === "ellipsis") { if (!element.title && element.scrollWidth > element.clientWidth) found.push(`cut: ${said}`); }
-  else if (element.scrollWidth > element.clientWidth + 1 && style.overflowX === "hidden") found.push(`cut: ${said}`);
+  else if (element.scrollWidth > element.clientWidth + 1 && style.display !== "inline") {
+    found.push(`${style.overflowX === "hidden" ? "cut" : "beyond its place"}: ${said}`);
+  }
   if (element.tagName === "text") {
     const around = element.parentElement.closest("svg").getBoundingClientRect();
     const isClipped = getComputedStyle(element.closest("svg")).overflow === "hidden";

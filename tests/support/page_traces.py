@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.schema.vocabulary import SCHEMA_VERSION
-from trace_builder import TIMER, TraceBuilder, preempted, run, sleep, woken
+from trace_builder import TIMER, TraceBuilder, lost, preempted, run, sleep, woken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +21,8 @@ META: dict[str, str | None] = {
     "kernel": "6.1.0", "argv": f'["rlscope-trace", "--", "{HOME}/train.py"]',
 }  # fmt: skip
 COMMAND = f"/usr/bin/python3 -u {HOME}/project/train_it.py --token hunter2-token --lr 1"
+_LAYERS = ("python", "simulator", "backend", "cuda_api", "spin", "other")
+_WAITS = ("gil", "gpu", "io", "sleep")
 KINDS = ("thread_state", "operation", "wait", "cpu_sample")
 
 
@@ -68,6 +70,20 @@ def training(
             builder.operation(thread, start + 10 * MS, start + 28 * MS, phase, source="auto")
     for at in range(more_threads):
         builder.thread(main, tid=5000 + at, name=f"pool {at}", states=[sleep(end_ns - 10), run(10)])
+    return builder
+
+
+def with_every_bucket(builder: TraceBuilder, each_ns: int = 23_456_789_012) -> TraceBuilder:
+    """Add a process that spends the same time in each bucket, so long that numbers are wide."""
+    process = builder.process(pid=4_000_000, name="python")
+    states = [*(run(each_ns) for _ in _LAYERS), preempted(each_ns)]
+    states += [*(sleep(each_ns) for _ in _WAITS), lost(each_ns)]
+    thread = builder.thread(process, tid=4_000_000, name="python", states=states)
+    for at, layer in enumerate(_LAYERS):
+        builder.sample(thread, at * each_ns + each_ns // 2, layer)
+    for at, kind in enumerate(_WAITS, start=len(_LAYERS) + 1):
+        builder.wait(thread, at * each_ns, (at + 1) * each_ns, kind)
+    builder.operation(thread, 0, len(states) * each_ns, "simulation", source="auto")
     return builder
 
 

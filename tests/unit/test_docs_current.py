@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 from rlscope_analysis.summary.values import Latency, StateTimes, Switches, Waker
 from trace_builder import REPOSITORY
@@ -56,3 +57,26 @@ def test_summary_page_names_every_number() -> None:
     for values in (StateTimes, Switches, Latency, Waker):
         for value in fields(values):
             assert value.name in quoted, f"docs/summary.md does not name {value.name}"
+
+
+def test_pictures_are_of_pages_as_they_are(tmp_path: Path) -> None:
+    """Of each picture a part is told that has changed since."""
+    pictures = REPOSITORY / "scripts/pictures"
+    done = subprocess.run(
+        [sys.executable, pictures, "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/support").symlink_to(REPOSITORY / "tests/support")
+    for copied in ("scripts/pictures", "docs/pictures/parts.txt"):
+        (tmp_path / copied).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / copied).write_bytes((REPOSITORY / copied).read_bytes())
+    parts = tmp_path / "docs/pictures/parts.txt"
+    parts.write_text(parts.read_text().replace("environment steps/s", "steps/s"))
+    stale = subprocess.run(
+        [sys.executable, tmp_path / "scripts/pictures", "--check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert stale.returncode == 1
+    assert "-report: steps/s\n+report: environment steps/s\n" in stale.stdout
+    assert stale.stderr.endswith("hint: sudo scripts/pictures\n")

@@ -83,22 +83,23 @@ def test_a_file_is_replaced_only_with_force(trace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "code", "said"),
     [
-        (("absent.duckdb",), b"there is no trace"),
-        (("{trace}", "--from", "soon"), b"'soon' is no time"),
-        (("{trace}", "--from", "2", "--to", "1"), b"the window ends at 1"),
-        (("{trace}", "-o", "/nowhere/x"), b"cannot write /nowhere/x: No such file"),
-        (("{trace}", "-o", "/dev/full"), b"cannot write /dev/full: No space left"),
+        (("absent.duckdb",), 1, b"there is no trace"),
+        (("{trace}", "--from", "soon"), 2, b"'soon' is no time"),
+        (("{trace}", "--from", "2", "--to", "1"), 2, b"the window ends at 1"),
+        (("{trace}", "--from", "99"), 1, b"the window starts at 99, and the trace lasts"),
+        (("{trace}", "-o", "/nowhere/x"), 1, b"cannot write /nowhere/x: No such file"),
+        (("{trace}", "-o", "/dev/full"), 1, b"cannot write /dev/full: No space left"),
     ],
 )
 def test_errors_are_one_line_and_a_hint(
-    trace: Path, arguments: tuple[str, ...], said: bytes
+    trace: Path, arguments: tuple[str, ...], code: int, said: bytes
 ) -> None:
     reported = command(
         "chrome", *(word.format(trace=trace) for word in arguments), cwd=trace.parent
     )
-    assert reported.returncode == 1
+    assert reported.returncode == code
     assert said in reported.stderr
     lines = reported.stderr.splitlines()
     assert [line.split(b":")[0] for line in lines] == [b"error", b"hint"]

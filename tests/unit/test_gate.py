@@ -196,6 +196,13 @@ def test_a_gate_without_a_limit_is_an_error() -> None:
     assert "hint: rlscope-trace gate --max" in done.stderr
 
 
+@pytest.mark.parametrize("limit", ["iteration", "iteration=soon", "iteration=+3pp"])
+def test_what_is_no_limit_is_not_said_to_be_worse(limit: str) -> None:
+    done = rlscope("gate", "--max", limit, "a.duckdb", "b.duckdb")
+    assert done.returncode == 2
+    assert "hint: --max iteration=" in done.stderr
+
+
 @pytest.mark.parametrize("wrong", ["missing", "no baseline", "output exists", "no limit's base"])
 def test_what_is_wrong_is_said_before_anything_is_recorded(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "bad.json").write_text("{}")

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -44,6 +45,42 @@ def test_all_of_a_training_is_on_80_by_24() -> None:
     view = screen.view
     assert view is not None
     assert verdict(view.headline) in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("width", "head", "figures"),
+    [
+        (104, " top  train_cartpole_really_s…  pid 4194304 and 1,000 more  10:02:03  paused"
+              "  lost 1,234  recorder 1.0 %",
+         "1,234,567 env steps/s   9,999 ms an iteration   128.0 of 128 CPUs   GPU -"
+         " (not measured)"),
+        (80, " top  train_cartpole_really_s…  10:02:03  paused  lost 1,234  recorder 1.0 %",
+         "1,234,567 env steps/s   9,999 ms an iteration   128.0 of 128 CPUs   GPU -"),
+        (60, "train_cartpole_really_s…  paused  lost 1,234  recorder 1.0 %",
+         "1,234,567 env steps/s   9,999 ms an iteration"),
+        (50, "train_cartpole_really_s…  paused  lost 1,234",
+         "1,234,567 env steps/s   9,999 ms an iteration"),
+    ],
+)  # fmt: skip
+def test_what_there_is_no_room_for_is_left_out_word_by_word(
+    width: int, head: str, figures: str
+) -> None:
+    """What is lost, and that the screen stands still, last."""
+    view = last_view([reading(1), reading(2)])
+    command = "python train_cartpole_really_slowly.py"
+    leader = replace(view.processes[0], pid=4_194_304, command=command)
+    others = (replace(view.processes[1], pid=5),) * 1000
+    screen = Screen("ppo", 128)
+    screen.show(
+        replace(
+            view, processes=(leader, *others), elapsed_ns=36_123 * 10**9, lost=1_234,
+            steps_per_s=1_234_567.0, iteration_ns=9_999_000_000, cpus=128.0,
+        )
+    )  # fmt: skip
+    screen.is_paused = True
+    lines = drawn(screen, width=width, height=24)
+    assert lines[0].rstrip() == head
+    assert figures in [line.rstrip() for line in lines]
 
 
 def test_what_is_kept_is_said_until_the_next_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscope_analysis.errors import TraceError
+from recording import rlscope
+from rlscope_analysis.errors import QuestionError, TraceError
 from rlscope_analysis.trace import Trace, open_trace
 from rlscope_analysis.window import AskedWindow, asked_window, parse_instant
 from trace_builder import TraceBuilder, lost, preempted, run, sleep, woken
@@ -40,10 +41,26 @@ def test_times_are_read_exactly(text: str, expected_ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["", ".", "-1", "1m", "1e3", "abc", "1.2.3", "٣"])
 def test_what_is_no_time_is_told(text: str) -> None:
-    with pytest.raises(TraceError, match="is no time") as caught:
+    with pytest.raises(QuestionError, match="is no time") as caught:
         parse_instant(text)
     assert caught.value.hint is not None
     assert "200ms" in caught.value.hint
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize(
+    "command",
+    [("summarize",), ("report",), ("explain",), ("balance",), ("whatif", "--speedup", "x=2"),
+     ("export", "perfetto"), ("export", "chrome")],
+    ids=lambda words: " ".join(words[:2]),
+)  # fmt: skip
+def test_a_time_that_is_none_is_an_error_of_usage(
+    tmp_path: Path, command: tuple[str, ...], option: str
+) -> None:
+    done = rlscope(*command, write_trace(tmp_path), option, "soon")
+    assert done.returncode == 2
+    assert "'soon' is no time" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.duckdb"]
 
 
 @given(st.integers(0, 2**62 - 1))

@@ -13,7 +13,7 @@ from rlscope_analysis.compare.changes import is_own
 from rlscope_analysis.compare.run import CPU, GPU_BUSY, STEPS, WALL
 from rlscope_analysis.compare.spread import LEVEL, NOTHING, Difference, difference
 from rlscope_analysis.compare.student import quantile
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import QuestionError, TraceError
 from rlscope_analysis.wording import printable
 
 if TYPE_CHECKING:
@@ -64,15 +64,15 @@ class Held:
 
 
 def limit_of(text: str) -> Limit:
-    """Read iteration=+3%. Raises TraceError where it is none."""
+    """Read iteration=+3%. Raises QuestionError where it is none."""
     found = _LIMIT.fullmatch(text)
     hint = "--max iteration=+3%, --max gpu_idle=+5pp, --max simulation=+2ms"
     if found is None:
-        raise TraceError(f"{text!r} is no limit", hint=hint)
+        raise QuestionError(f"{text!r} is no limit", hint=hint)
     what, unit = found["what"], found["unit"]
     if (unit == "pp") != (what in _SHARES):
         kind = "a share: its limit is in pp" if what in _SHARES else "a time: it has no pp"
-        raise TraceError(f"{what} is {kind}", hint=hint)
+        raise QuestionError(f"{what} is {kind}", hint=hint)
     return Limit(what, float(found["most"]) * _SCALES[unit], unit, text)
 
 

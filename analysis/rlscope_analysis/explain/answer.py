@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from rlscope_analysis.errors import TraceError
+from rlscope_analysis.errors import QuestionError, TraceError
 from rlscope_analysis.query import run_query
 from rlscope_analysis.result.column import Column, Role, Said, unit_of
 from rlscope_analysis.result.note import note
@@ -62,14 +62,15 @@ def explain(trace: Trace, which: str, *, per: str | None = None, keep: bool = Fa
 def chosen_iteration(trace: Trace, which: str) -> dict[str, Any]:
     """Return what is known of an iteration: its number, or one of QUANTILES.
 
-    The relations of `Trace.critical_path` are there. Raises TraceError where there is none such.
+    The relations of `Trace.critical_path` are there. Raises QuestionError where it is neither,
+    TraceError where there is none such.
     """
     if which in QUANTILES:
         query = _sql("chosen", number="NULL::BIGINT", quantile=QUANTILES[which])
     elif which.isascii() and which.isdigit() and len(which) <= _MOST_DIGITS:
         query = _sql("chosen", number=int(which), quantile=0.5)
     else:
-        raise TraceError(
+        raise QuestionError(
             f"{which!r} is no iteration", hint=f"a number, or one of: {', '.join(QUANTILES)}"
         )
     found = run_query(trace, query)

@@ -40,6 +40,7 @@ _PYTHON, _NATIVE, _QUEUE, _WAITS = "white", "bright_blue", "dark_orange", "brigh
 _OTHER_LINES = 7
 _MOST_VERDICT = 2
 _MOST_PHASES = 6
+_MOST_PROGRAM = 24
 KEYS = "q Quit  p Pause  t Threads  w Waits  f Functions  r Keep trace  ? Help  Esc Back"
 KEYS_KEPT = "q Save and quit  p Pause  t Threads  w Waits  f Functions  ? Help  Esc Back"
 KEPT = "the last seconds are kept, and what follows; q ends and saves"
@@ -96,11 +97,11 @@ class Screen:
             yield Text.assemble((" rlscope-trace top ", "reverse"), "  ", (self.program, "bold"))
             yield Text("waiting for the first two readings ...")
             return
-        yield self._head(view)
+        yield self._head(view, width)
         said = wrap(verdict(view.headline), max(width, 1))[:_MOST_VERDICT]
         yield from (Text(words, style="bold") for words in said)
         height -= len(said) - 1
-        yield _figures(view, self.cpus)
+        yield _figures(view, self.cpus, width)
         yield from self._sparkline(width)
         if self.page == "?":
             yield from (Text(line) for line in HELP)
@@ -114,17 +115,20 @@ class Screen:
         yield from phases
         yield from _processes(view, width, max(rows - len(phases) + 2, 2))
 
-    def _head(self, view: View) -> Text:
+    def _head(self, view: View, width: int) -> Text:
+        program = Text(printable(_program(view) or self.program), style="bold")
+        program.truncate(_MOST_PROGRAM, overflow="ellipsis")
         count = len(view.processes) - 1
         pid = view.processes[0].pid if view.processes else 0
-        more = f" and {count} more" if count > 0 else ""
-        lost = "green" if view.lost == 0 else "red"
-        return Text.assemble(
-            (" top ", "reverse"), " ", (printable(_program(view) or self.program)[:20], "bold"),
-            f"  pid {pid}{more}  {clock(view.elapsed_ns)}  ",
-            ("paused  ", "yellow") if self.is_paused else "",
-            (f"lost {view.lost:,}", lost), f"  recorder {100 * view.recorder:.1f} %",
-        )  # fmt: skip
+        parts = [
+            (3, Text.assemble((" top ", "reverse"), " ")), (0, program), (4, Text(f"  pid {pid}")),
+            (5, Text(f" and {count:,} more" if count > 0 else "")),
+            (2, Text(f"  {clock(view.elapsed_ns)}")),
+            (0, Text("  paused" if self.is_paused else "", style="yellow")),
+            (0, Text.assemble("  ", (f"lost {view.lost:,}", "red" if view.lost else "green"))),
+            (1, Text(f"  recorder {100 * view.recorder:.1f} %")),
+        ]  # fmt: skip
+        return _fitting(parts, width)
 
     def _sparkline(self, width: int) -> Iterator[Text]:
         if not self.steps:
@@ -147,14 +151,24 @@ def _program(view: View) -> str:
     return PurePath(chosen).name
 
 
-def _figures(view: View, cpus: int) -> Text:
+def _fitting(parts: list[tuple[int, Text]], width: int) -> Text:
+    """Return the parts for which there is room: those of the highest number are left out first."""
+    while sum(len(text) for _, text in parts) > width and (most := max(rank for rank, _ in parts)):
+        parts = [part for part in parts if part[0] < most]
+    return Text.assemble(*(text for _, text in parts))
+
+
+def _figures(view: View, cpus: int, width: int) -> Text:
     steps = NOT_MEASURED if view.steps_per_s is None else f"{view.steps_per_s:,.0f}"
     share = gpu(view)
-    return Text.assemble(
-        (steps, "bold"), " env steps/s   ", (duration(view.iteration_ns), "bold"),
-        " an iteration   ", (f"{view.cpus:.1f} of {cpus}", "bold"), " CPUs   GPU ",
-        (percent(share), "bold"), "" if share is not None else " (not measured)",
-    )  # fmt: skip
+    parts = [
+        (0, Text.assemble((steps, "bold"), " env steps/s")),
+        (1, Text.assemble("   ", (duration(view.iteration_ns), "bold"), " an iteration")),
+        (2, Text.assemble("   ", (f"{view.cpus:.1f} of {cpus}", "bold"), " CPUs")),
+        (3, Text.assemble("   GPU ", (percent(share), "bold"))),
+        (4, Text("" if share is not None else " (not measured)")),
+    ]
+    return _fitting(parts, width)
 
 
 def _phases(view: View, width: int, most: int) -> Iterator[Text]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ROW = 19
 # How wide a letter is, and how wide the picture at the least for each class of label.
 _LETTER, _PADDING = 6.7, 8
-_WIDTHS = (("s", 330), ("m", 700), ("l", 1060))
+_WIDTHS = (("s", 288), ("m", 700), ("l", 1060))
 _MOST_ROWS = 36
 # Fewer letters of a name say nothing.
 _LEAST_LETTERS = 6

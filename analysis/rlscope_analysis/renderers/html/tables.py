@@ -78,7 +78,7 @@ def grid(m: Markup, table: Table, chosen: Selection, bars: Sequence[Html] | None
         said = grid_column(column, has_unit=not table.title_has_units)
         head.append(m.tag("th", said.heading, scope="col", class_="n" if said.is_number else None))
         if column.share_of is not None:
-            head.append(m.tag("th", "%", scope="col", class_="n"))
+            head.append(m.tag("th", "%", scope="col", class_="n quiet"))
     if bars is not None:
         head.append(m.tag("th", "less, more", scope="col", class_="change"))
     rows: list[Html] = []
