@@ -27,7 +27,7 @@ DEFAULT = tuple(name for name, root in roots.ROOTS.items() if root.machine == ma
 _FAIL_SECONDS = 5
 _LAYOUT_ROOT = "bookworm"
 # Of the time recorded, which a program that only computes runs, whatever else the machine does.
-_BUSY = 0.2
+_BUSY = 0.05
 # Of the samples of it, those that have a Python function: not those of its start-up.
 _NAMED = 0.5
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow
 
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.facts.losses import LOSSES
@@ -40,6 +41,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 RUNNING, RUNNABLE, SLEEPING, BLOCKED, LOST = THREAD_STATES
 NOBODY, INTERRUPT, OUTSIDE, UNKNOWN, TIMER, DEVICE = 0, -1, -2, -3, -4, -5
+
+
+def insert_rows(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[object]]
+) -> None:
+    """Write rows as columns: one by one each takes half a millisecond."""
+    if not rows:
+        return
+    columns = [pyarrow.array(values) for values in zip(*rows, strict=True)]
+    names = [f"c{number}" for number in range(len(columns))]
+    connection.register("written", pyarrow.Table.from_arrays(columns, names=names))
+    connection.execute(f"INSERT INTO {table} FROM written")
+    connection.unregister("written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,9 +557,7 @@ class TraceBuilder:
             ("trace_stat", self._losses),
             ("calibration_measured", self._costs),
         ):
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            insert_rows(connection, table, rows)
         connection.execute("COMMIT")
 
     def _string_id(self, value: str | None) -> int | None:

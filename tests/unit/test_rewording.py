@@ -23,7 +23,7 @@ from rlscope_analysis.schema.facts.sites import SITE_REASONS
 from rlscope_analysis.summary.notes import site_notes, unmeasured_notes
 from rlscope_analysis.trace import open_trace
 from rlscope_trace.ingest.writer.trace_stats import TraceStat
-from trace_builder import REPOSITORY, TraceBuilder, run, sleep
+from trace_builder import REPOSITORY, TraceBuilder, insert_rows, run, sleep
 
 PACKAGES = ("analysis/rlscope_analysis", "tracer/rlscope_trace")
 VOCABULARIES: list[dict[str, Any]] = [LOSSES, COVERAGE, SITE_REASONS, REASONS]
@@ -49,8 +49,7 @@ def everything() -> dict[str, list[tuple[object, ...]]]:
     with duckdb.connect() as connection:
         builder.fill(connection)
         rows = [TraceStat(code, 2, 1, 0, "call", 1, 1 << 20, "why").row for code in LOSSES]
-        marks = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"INSERT INTO trace_stat VALUES ({marks})", rows)
+        insert_rows(connection, "trace_stat", rows)
         complete(connection)
         return {
             relation.name: sorted(connection.execute(f"FROM {relation.name}").fetchall(), key=repr)

@@ -16,7 +16,7 @@ from rlscope_analysis.derive import derive
 from rlscope_analysis.schema import create_tables
 from rlscope_analysis.schema.vocabulary import THREAD_STATES
 from rlscope_analysis.views import install_views
-from trace_builder import BLOCKED, LOST, RUNNING, SLEEPING, Interval, TraceBuilder
+from trace_builder import BLOCKED, LOST, RUNNING, SLEEPING, Interval, TraceBuilder, insert_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,10 +127,7 @@ def refill(connection: duckdb.DuckDBPyConnection, builder: TraceBuilder) -> None
         ]
         for table in tables:
             connection.execute(f"DELETE FROM {table}")
-            rows = other.execute(f"FROM {table}").fetchall()
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            insert_rows(connection, table, other.execute(f"FROM {table}").fetchall())
     derive(connection)
 
 
