@@ -410,7 +410,9 @@ def verdict(reported: Overview) -> Note:
         reported_of = {name: first[name] for name in ("code", "share", "of_path")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         found = first["where"]
-        function = (found.get("by_function") or "").partition(" (")[0]
+        function = found.get("by_function") or ""
+        if not function.startswith("<module>"):
+            function = function.partition(" (")[0]
         by = found.get("by_program") or found.get("by_holder") or function or None
         others = 0 if is_of_lead else where.get("others", 0)
         only_cpu = found.get("only_cpu")
@@ -418,7 +420,7 @@ def verdict(reported: Overview) -> Note:
             "verdict", **reported_of,
             who=role_note(who[0]) if who else None, others=others, by=by, is_whole=is_whole,
             waiter=_waiter(reported, first), largest=_larger(reported, first), only_cpu=only_cpu,
-            half=_other_half(reported, found.get("other_half")),
+            half=_other_half(reported, found.get("other_half")), causes=found.get("causes"),
         )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)
