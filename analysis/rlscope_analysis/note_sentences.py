@@ -156,6 +156,8 @@ def _verdict(n: Named) -> str:
         return f"{sentence} {_causes(n.causes)}"
     if n.only_cpu is not None:
         return f"{sentence} {_only_cpu(**n.only_cpu)}"
+    if n.idle is not None:
+        return f"{sentence} {_beside_idle(n.idle)}"
     if n.largest is not None:
         return f"{sentence} {_largest(**n.largest)}"
     if n.waiter is not None:
@@ -180,6 +182,12 @@ def _only_cpu(cpu: int, idle_cpu: int, idle_share: float) -> str:
     return (
         f"It ran on CPU {cpu} only, while nothing of the program ran on CPU {idle_cpu} for"
         f" {idle_share * 100:.0f} % of the time: look for taskset, affinity, numactl."
+    )
+
+
+def _beside_idle(share: float) -> str:
+    return (
+        f"For {share * 100:.0f} % of that time nothing of the program ran on another of its CPUs."
     )
 
 
@@ -225,7 +233,7 @@ def _pace(n: Named) -> str:
         words += f", {n.iterations * n.mean_ns / 1e9:,.1f} s in all"
         words += f", {longest_words(n.iterations)} {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
-        words += f"; the first took {n.first_ns / 1e6:,.1f} ms"
+        words += f"; the first iteration took {n.first_ns / 1e6:,.1f} ms"
     words += _steps(n)
     if n.cpu_share is not None:
         words += f"; {n.who} uses {n.cpu_share:.2f} CPUs"

@@ -303,6 +303,31 @@ def test_threads_that_share_a_cpu_beside_an_idle_one(
     assert (pinned in said) is is_said
 
 
+@pytest.mark.parametrize(
+    ("other_ns", "said"),
+    [(0, " For 100 % of that time nothing of the program ran on another of its CPUs."), (10, "")],
+)
+def test_who_waits_for_a_cpu_beside_an_idle_one_does_not_lack_cpus(
+    tmp_path: Path, other_ns: int, said: str
+) -> None:
+    """Two take turns, on one CPU and then on the other; a third one has the other, or sleeps."""
+    meta: dict[str, str | None] = {"schema_version": str(SCHEMA_VERSION), "cpus_allowed": "0-1"}
+    builder = TraceBuilder(tmp_path / "trace.duckdb", meta=meta)
+    builder.coverage("thread_state")
+    turns = [run(10, cpu=0), preempted(10), run(10, cpu=1), preempted(10)] * 15
+    thread = builder.thread(builder.process(pid=1), states=turns)
+    builder.thread(builder.process(pid=2), start_ns=10, states=turns)
+    third = [run(1, cpu=1), sleep(9)] if not other_ns else [run(10, cpu=1), run(10, cpu=0)]
+    builder.thread(builder.process(pid=3), states=third * 30 if other_ns else third)
+    builder.operation(thread, 0, 600, "update")
+    builder.write()
+    with rlscope_analysis.open(builder.path) as trace:
+        answered = overview(trace)
+    sentence = sentence_of(verdict(answered))
+    assert sentence.endswith(f"50 % of an iteration.{said}")
+    assert ("pin them" in answered.findings[0]["remedy"]) is bool(said)
+
+
 def test_beside_other_programs_a_program_has_the_same_limits(builder: TraceBuilder) -> None:
     """An update takes 25 of the 40 that another program left: more than the 40 % of a finding."""
     thread = builder.thread(builder.process(pid=1), states=[run(15), preempted(60), run(25)])

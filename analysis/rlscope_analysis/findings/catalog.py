@@ -49,8 +49,10 @@ class Limit:
     may_be_of_function: bool = False
     """It may be one of several causes that one function of the program holds iterations up by."""
 
-    def advice(self, *, by_program: str | None = None) -> str | None:
+    def advice(self, *, by_program: str | None = None, is_beside_idle: bool = False) -> str | None:
         """Return what helps, in words for where it holds."""
+        if is_beside_idle:
+            return "pin them to different CPUs: taskset, affinity"
         if by_program == _RECORDER:
             return "the recorder has it: docs/cost.md"
         return self.remedy and self.remedy.format(by_program=by_program or "that program")

@@ -123,6 +123,27 @@ FROM thread_state AS s, span AS n
 WHERE s.state = 'running' AND s.cpu IS NOT NULL AND s.start_ns < n.to_ns AND s.end_ns > n.from_ns
 GROUP BY s.cpu
 """
+# For which part of these waits fewer threads of the program ran than it has CPUs, by the middle of
+# each wait.
+_IDLE_SQL = """
+WITH span AS (
+  SELECT min(start_ns) AS from_ns, max(end_ns) AS to_ns FROM iteration
+  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+), ran AS (
+  SELECT s.start_ns, s.end_ns FROM thread_state_coded AS s, span AS n
+  WHERE s.state = 'running' AND s.start_ns < n.to_ns AND s.end_ns > n.from_ns
+), busy AS (
+  SELECT ts_ns, sum(sum(more)) OVER (ORDER BY ts_ns) AS cpus FROM (
+    SELECT start_ns AS ts_ns, 1 AS more FROM ran UNION ALL SELECT end_ns, -1 FROM ran
+  ) GROUP BY ts_ns
+)
+SELECT sum(CASE WHEN b.cpus < {cpus} THEN l.duration_ns ELSE 0 END) / sum(l.duration_ns)
+FROM (
+  SELECT duration_ns, start_ns + duration_ns // 2 AS ts_ns FROM limit_piece
+  WHERE code = '{code}' AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+) AS l
+ASOF JOIN busy AS b ON b.ts_ns <= l.ts_ns
+"""
 # The OS kernel moves a thread that waits to a CPU that is idle, unless it must not.
 _LEAST_RUNS, _LEAST_BUSY, _MOST_IDLE = 20, 0.8, 0.5
 
@@ -137,6 +158,8 @@ def where_of(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         where["by_program"] = _first(trace, _OTHER_PROGRAM_SQL)
     if code == "cpu_contention":
         where["only_cpu"] = _only_cpu(trace, code)
+        cpus = len(allowed_cpus(trace.connection))
+        where["idle_share"] = _first(trace, _IDLE_SQL.format(code=code, cpus=cpus))
     if code in _BY_HOLDER:
         where["by_holder"] = _first(trace, _HOLDER_SQL.format(code=code))
     if code == "one_function":
