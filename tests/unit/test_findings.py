@@ -624,6 +624,8 @@ def asking(
     inner: tuple[str, ...] = (),
     *,
     phase: str | None = "backpropagation",
+    other: str | None = None,
+    post: str = "post (b.py:5)",
 ) -> None:
     """Take thirty steps: 30 in a phase, 10 in another function, and then in one that asks a server.
 
@@ -644,12 +646,14 @@ def asking(
         if phase is not None:
             builder.operation(main, start, start + 30 * us, phase, source="auto")
         builder.operation(main, start, start + length, "update")
+        if other is not None:
+            builder.operation(main, start + 50 * us, start + length, other, source="auto")
         builder.wait(main, start + 50 * us, start + 70 * us, "sleep")
         builder.wait(main, start + 75 * us, start + (75 + disk) * us, "io")
         builder.sample(main, start + 15 * us, "python", frames=around)
         builder.sample(main, start + 35 * us, "python", frames=(*around, "log (a.py:9)"))
         for at_us in (45, 72, 77 + disk):
-            frames = (*around, "post (b.py:5)", *inner)
+            frames = (*around, post, *inner)
             builder.sample(main, start + at_us * us, "python", frames=frames)
 
 
@@ -668,7 +672,7 @@ def test_a_function_that_takes_long_by_several_causes_is_named(
     assert {code: ns / 29 / 20_000 for code, ns in reported.items()} == {
         "learner_bound": 30, "one_function": 62.5, "python_overhead": 7.5
     }  # fmt: skip
-    assert "in one function outside of the phases, post: 62 % of an iteration" in said
+    assert "in one function that neither acts nor learns, post: 62 % of an iteration" in said
     assert said.endswith("In it: python_overhead 22 %, blocking_io 20 %, timer_sleep 20 %.")
 
 
@@ -677,6 +681,37 @@ def test_a_cause_that_is_most_of_what_a_function_takes_says_more(builder: TraceB
     reported = codes(builder)
     assert "one_function" not in reported
     assert reported["blocking_io"] == 120 * 29 * 20_000
+
+
+def test_what_a_function_waits_for_and_unpacks_is_its_own(builder: TraceBuilder) -> None:
+    """Of 100 it has 50 in the phase `wait`, and before it one of two samples of 20."""
+    asking(builder, 20, ("send (c.py:7)",), other="wait")
+    assert {code: ns / 29 / 20_000 for code, ns in codes(builder).items()} == {
+        "learner_bound": 30, "one_function": 60, "python_overhead": 10
+    }  # fmt: skip
+
+
+def test_a_function_that_a_library_calls_back_has_its_name_in_the_program(
+    builder: TraceBuilder,
+) -> None:
+    inner = ("Push.on_step (a.py:20)", "send (c.py:7)")
+    asking(builder, 20, inner, post="Callback.on_step (callbacks.py:9)")
+    builder.write()
+    with rlscope_analysis.open(builder.path) as trace:
+        said = sentence_of(verdict(overview(trace)))
+    assert "neither acts nor learns, Push.on_step: 62 %" in said
+
+
+@pytest.mark.parametrize(
+    ("other", "post"),
+    [("simulation", "post (b.py:5)"), (None, "Connection.recv (connection.py:9)")],
+    ids=["acts", "takes a message"],
+)
+def test_a_function_that_has_another_name_is_none_of_its_own(
+    builder: TraceBuilder, other: str | None, post: str
+) -> None:
+    asking(builder, 20, other=other, post=post)
+    assert "one_function" not in codes(builder)
 
 
 def test_without_phases_no_function_is_outside_of_them(builder: TraceBuilder) -> None:

@@ -10,9 +10,11 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.cpu_list import allowed_cpus
-from rlscope_analysis.findings.catalog import CATALOG
+from rlscope_analysis.findings.catalog import BY_FUNCTION, BY_OTHERS, CATALOG
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import duckdb
 
 _STEPS = ("threads", "pieces", "functions", "shares")
@@ -34,7 +36,8 @@ def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the relations of the findings, in memory, out of iteration and critical_path."""
     remove_findings(connection)
     filled = _joins(connection) | {
-        "{rules}": _rules(), "{limits}": _limits(), "{code_of_program}": _of_program(),
+        "{rules}": _rules(), "{limits}": _limits(), "{code_of_function}": _listed(BY_FUNCTION),
+        "{code_of_others}": _listed(BY_OTHERS),
         "{allowed_cpus}": str(len(allowed_cpus(connection)) or "NULL"),
     }  # fmt: skip
     try:
@@ -93,8 +96,8 @@ def _rules() -> str:
     )
 
 
-def _of_program() -> str:
-    return ", ".join(f"'{limit.code}'" for limit in CATALOG if limit.may_be_of_function)
+def _listed(codes: Iterable[str]) -> str:
+    return ", ".join(f"'{code}'" for code in codes)
 
 
 def _limits() -> str:

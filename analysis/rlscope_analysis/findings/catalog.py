@@ -515,7 +515,7 @@ CATALOG = (
     Limit(
         "one_function",
         None,
-        "is in one function outside of the phases",
+        "is in one function that neither acts nor learns",
         "call it less often, in batches, or ahead of time",
         "SELECT function, code, sum(time_ns) / 1e6 AS ms FROM limit_function"
         " GROUP BY ALL ORDER BY ms DESC",
@@ -527,3 +527,10 @@ CATALOG = (
 """Every code: what a screen lists, and what counts the pieces."""
 
 BY_CODE = {limit.code: limit for limit in CATALOG}
+BY_FUNCTION = tuple(limit.code for limit in CATALOG if limit.may_be_of_function)
+"""What one function of the program may hold iterations up by."""
+BY_OTHERS = (
+    "lost", "worker_start_up", "start_up", "cpu_taken_by_others", "cgroup_throttled",
+    "memory_pressure", "not_measured",
+)  # fmt: skip
+"""What is no matter of what the program does at the time."""

@@ -1,11 +1,11 @@
--- The function that the leading thread is in, outside of the phases, for far longer than any one cause of it takes:
--- the causes alone would not tell what to change. For each sample that is the outermost function on its stack that has
--- no phase inside; where all have, the innermost, which then counts for what it does itself.
+-- The function that the leading thread is in, outside of phases in which it acts or learns, for far longer than any one
+-- cause of it takes: the causes alone would not tell what to change. For each sample that is the outermost function on
+-- its stack that has no such phase inside; where all have, the innermost, which then counts for what it does itself.
 CREATE TABLE limit_function AS
 WITH span AS (
   FROM _training_span WHERE {has_samples}
 ), change AS (
-  SELECT o.ts_ns, coalesce(p.phase, 'data') <> 'data' AS is_phase
+  SELECT o.ts_ns, coalesce(p.phase, 'data') NOT IN ('data', 'wait') AS is_phase
   FROM _operation_change AS o
   JOIN span AS w ON w.thread_id = o.thread_id
   LEFT JOIN _limit_path AS p ON p.path_id = o.path_id
@@ -37,7 +37,7 @@ WITH span AS (
   -- Where there are no phases, all that the program does is outside of them.
   WHERE NOT f.is_phase AND EXISTS (FROM sampled WHERE is_phase) GROUP BY f.ts_ns
 ), piece AS (
-  -- What others outside of the program take, and GPUs, have names that say more.
+  -- What others outside of the program take has names that say more.
   SELECT
     l.iteration_id, l.process_id, l.code, l.start_ns, l.end_ns, l.duration_ns,
     l.thread_id = w.thread_id AND l.cause = 'running' AS is_running
@@ -45,7 +45,7 @@ WITH span AS (
   JOIN _steady_iteration AS i ON i.iteration_id = l.iteration_id
   CROSS JOIN span AS w
   ASOF LEFT JOIN change AS c ON c.ts_ns <= l.start_ns
-  WHERE NOT coalesce(c.is_phase, false) AND l.device_id IS NULL AND l.code IN ({code_of_program})
+  WHERE NOT coalesce(c.is_phase, false) AND l.code NOT IN ({code_of_others})
 ), ran_in AS (
   SELECT p.code, s.function, count(*) / sum(count(*)) OVER (PARTITION BY p.code) AS part
   FROM placed AS s ASOF JOIN (FROM piece WHERE is_running) AS p ON p.start_ns <= s.ts_ns
@@ -79,15 +79,36 @@ WITH span AS (
 ), whole AS (
   SELECT function, sum(time_ns) AS time_ns
   FROM (SELECT function, code, sum(time_ns) AS time_ns FROM held GROUP BY ALL)
+  -- Who only sends and waits is told by what is waited for.
+  WHERE NOT regexp_matches(function, '[(](connection|reduction|queues?|managers|pool|process|synchronize|threading)[.]py[)]')
   GROUP BY function
-  -- Where one cause is most of it, that cause says more.
+  -- Where one cause is most of it, that cause says more; so do messages, and what workers and GPUs do meanwhile.
   HAVING max(time_ns) < 0.6 * sum(time_ns)
+    AND arg_max(code, time_ns) <> 'message_overhead'
+    AND coalesce(sum(time_ns) FILTER (WHERE code NOT IN ({code_of_function})), 0) < 0.1 * sum(time_ns)
     AND sum(time_ns) >= 0.1 * (SELECT sum(time_ns) FROM _steady_iteration)
     AND function IN (SELECT function FROM placed GROUP BY function HAVING count(*) >= 20)
+), longest AS (
+  SELECT arg_max(function, (time_ns, function)) AS function FROM whole
+), own AS (
+  -- What a library calls of the program, as a callback, is called by its name there.
+  SELECT f.function
+  FROM framed AS f
+  JOIN placed AS p ON p.ts_ns = f.ts_ns AND p.function = (SELECT function FROM longest)
+  JOIN outside AS o ON o.function = f.function
+  WHERE ends_with(f.function, (
+    SELECT mode(regexp_extract(frames[1], '([(].*):[0-9]+[)]$', 1) || ')') FROM sampled
+    WHERE frames[1] LIKE '<module> (%'
+  ))
+  GROUP BY f.function
+  HAVING count(*) >= 0.9 * (SELECT count(*) FROM placed WHERE function = (SELECT function FROM longest))
+  ORDER BY avg(f.depth), f.function LIMIT 1
 )
-SELECT iteration_id, process_id, code, function, time_ns FROM held
-WHERE time_ns > 0 AND function = (SELECT arg_max(function, (time_ns, function)) FROM whole);
-COMMENT ON TABLE limit_function IS 'The function that the leading thread is in, outside of the phases, for far longer than any one cause of it takes: what of other limits counts for one_function instead. The time of each cause is shared out by samples';
+SELECT
+  iteration_id, process_id, code, coalesce((SELECT function FROM own), function) AS function, time_ns
+FROM held
+WHERE time_ns > 0 AND code IN ({code_of_function}) AND function = (SELECT function FROM longest);
+COMMENT ON TABLE limit_function IS 'The function that the leading thread is in, and neither acts nor learns, for far longer than any one cause of it takes: what of other limits counts for one_function instead. The time of each cause is shared out by samples';
 COMMENT ON COLUMN limit_function.iteration_id IS 'The iteration';
 COMMENT ON COLUMN limit_function.process_id IS 'The process that the path is in';
 COMMENT ON COLUMN limit_function.code IS 'The limit that it would count for: docs/findings.md explains each';
