@@ -629,9 +629,9 @@ def asking(
 ) -> None:
     """Take thirty steps: 30 in a phase, 10 in another function, and then in one that asks a server.
 
-    That runs Python for 20, and sleeps for 20 and waits for a disk in between; all in 20 us.
+    That runs Python for 20, and sleeps for 20 and waits for a disk in between; all in 5 us.
     """
-    us = 20_000
+    us = 5_000
     process = builder.process(pid=1)
     step = [
         run(50 * us), sleep(20 * us), woken(0, by=INTERRUPT), run(5 * us), blocked(disk * us),
@@ -667,9 +667,9 @@ def test_a_function_that_takes_long_by_several_causes_is_named(
     with rlscope_analysis.open(builder.path) as trace:
         said = sentence_of(verdict(overview(trace)))
         split = trace.sql("SELECT code, sum(time_ns)::BIGINT FROM limit_function GROUP BY ALL")
-        parts = {code: ns / 29 / 20_000 for code, ns in split.fetchall()}
+        parts = {code: ns / 29 / 5_000 for code, ns in split.fetchall()}
     assert parts == {"timer_sleep": 20, "blocking_io": 20, "python_overhead": 22.5}
-    assert {code: ns / 29 / 20_000 for code, ns in reported.items()} == {
+    assert {code: ns / 29 / 5_000 for code, ns in reported.items()} == {
         "learner_bound": 30, "one_function": 62.5, "python_overhead": 7.5
     }  # fmt: skip
     assert "in one function that neither acts nor learns, post: 62 % of an iteration" in said
@@ -680,13 +680,13 @@ def test_a_cause_that_is_most_of_what_a_function_takes_says_more(builder: TraceB
     asking(builder, 120)
     reported = codes(builder)
     assert "one_function" not in reported
-    assert reported["blocking_io"] == 120 * 29 * 20_000
+    assert reported["blocking_io"] == 120 * 29 * 5_000
 
 
 def test_what_a_function_waits_for_and_unpacks_is_its_own(builder: TraceBuilder) -> None:
     """Of 100 it has 50 in the phase `wait`, and before it one of two samples of 20."""
     asking(builder, 20, ("send (c.py:7)",), other="wait")
-    assert {code: ns / 29 / 20_000 for code, ns in codes(builder).items()} == {
+    assert {code: ns / 29 / 5_000 for code, ns in codes(builder).items()} == {
         "learner_bound": 30, "one_function": 60, "python_overhead": 10
     }  # fmt: skip
 

@@ -54,8 +54,8 @@ WITH span AS (
   -- In which function a thread waits nothing says but the samples just before and after: each of its waits begins when
   -- it ran last.
   SELECT s.function, unnest([
-    CASE WHEN s.ts_ns - r.start_ns <= 200000 THEN r.before_ns END,
-    CASE WHEN r.end_ns - s.ts_ns <= 200000 THEN r.end_ns END
+    CASE WHEN s.ts_ns - r.start_ns <= 50000 THEN r.before_ns END,
+    CASE WHEN r.end_ns - s.ts_ns <= 50000 THEN r.end_ns END
   ]) AS start_ns
   FROM placed AS s ASOF JOIN ran AS r ON r.start_ns <= s.ts_ns WHERE s.ts_ns < r.end_ns
 ), waited AS (
