@@ -133,20 +133,31 @@ def opening_words(role: Note) -> str:
     return who if _goes_by_name(Named(**role.named)) else f"{who[0].upper()}{who[1:]}"
 
 
+def _called(name: str) -> str:
+    """Name a function of Python, or the code of a file that is in none."""
+    name, _, file = name.partition("<module> (")
+    return name or f"top-level code of {file.removesuffix(')')}"
+
+
 def _verdict(n: Named) -> str:
     who = "The GPU" if n.who is None else opening_words(n.who)
     whole = "the run" if n.is_whole else "an iteration"
     whole = whole if n.of_path else "its life"
     who += f", like {count_of(n.others, 'other')}," if n.others else ""
-    by = f", mostly {_short(n.by)}" if n.by else ""
+    mostly = "" if n.code == "one_function" else "mostly "
+    by = f", {mostly}{_short(_called(n.by))}" if n.by else ""
     limit, share = BY_CODE[n.code], f"{n.share * 100:.0f} %"
     held = f"{whole} could be up to {share} shorter" if limit.is_gain else f"{share} of {whole}"
     if n.half is not None:
         kind = "native" if n.half["code"] == "native_code" else "Python"
         held += f", {(n.share + n.half['share']) * 100:.0f} % with the {kind} code in it"
     sentence = f"{who} {limit.what}{by}: {held}."
+    if n.causes:
+        return f"{sentence} {_causes(n.causes)}"
     if n.only_cpu is not None:
         return f"{sentence} {_only_cpu(**n.only_cpu)}"
+    if n.idle is not None:
+        return f"{sentence} {_beside_idle(n.idle)}"
     if n.largest is not None:
         return f"{sentence} {_largest(**n.largest)}"
     if n.waiter is not None:
@@ -154,10 +165,29 @@ def _verdict(n: Named) -> str:
     return sentence
 
 
+# A cause that is less of what one function takes is not named with it.
+_LEAST_CAUSE = 0.05
+
+
+def _causes(causes: list[dict[str, Any]]) -> str:
+    named = [
+        f"{cause['code']} {cause['share'] * 100:.0f} %"
+        for at, cause in enumerate(causes)
+        if at == 0 or cause["share"] >= _LEAST_CAUSE
+    ]
+    return f"In it: {', '.join(named)}."
+
+
 def _only_cpu(cpu: int, idle_cpu: int, idle_share: float) -> str:
     return (
         f"It ran on CPU {cpu} only, while nothing of the program ran on CPU {idle_cpu} for"
         f" {idle_share * 100:.0f} % of the time: look for taskset, affinity, numactl."
+    )
+
+
+def _beside_idle(share: float) -> str:
+    return (
+        f"For {share * 100:.0f} % of that time nothing of the program ran on another of its CPUs."
     )
 
 
@@ -203,7 +233,7 @@ def _pace(n: Named) -> str:
         words += f", {n.iterations * n.mean_ns / 1e9:,.1f} s in all"
         words += f", {longest_words(n.iterations)} {n.p99_ns / 1e6:,.1f} ms"
     if n.first_ns is not None and n.first_ns >= _SLOW_FIRST * n.mean_ns:
-        words += f"; the first took {n.first_ns / 1e6:,.1f} ms"
+        words += f"; the first iteration took {n.first_ns / 1e6:,.1f} ms"
     words += _steps(n)
     if n.cpu_share is not None:
         words += f"; {n.who} uses {n.cpu_share:.2f} CPUs"

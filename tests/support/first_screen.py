@@ -35,7 +35,7 @@ _FACTORS = {"time_ns": 1e6, "each_ns": 1e6, "instances": 1}
 _PACE = re.compile(
     r"(?P<iterations>[\d,]+) iterations? \(.*\) of (?P<mean>[\d,.]+) ms"
     r"(?:, (?P<all>[\d,.]+) s in all, (?:p99|the slowest) (?P<p99>[\d,.]+) ms)?"
-    r"(?:; the first took (?P<first>[\d,.]+) ms)?"
+    r"(?:; the first iteration took (?P<first>[\d,.]+) ms)?"
     r"(?:; (?P<steps>[\d,]+) environment steps/s"
     r"(?: and (?P<evaluation>[\d,]+) in evaluation)?)?(?:; \S+ uses (?P<cpus>[\d.]+) CPUs"
     r"(?:, (?P<spinning>[\d.]+) of them spinning)?)?\."

@@ -140,7 +140,10 @@ def test_a_slow_first_iteration_is_said(builder: TraceBuilder) -> None:
     with rlscope_analysis.open(path) as trace:
         lines = text.render(answer_of(overview(trace)), limit=20, width=100)
     words = " ".join(lines.split())
-    assert "of 100.0 ms, 0.3 s in all, the slowest 100.0 ms; the first took 400.0 ms;" in words
+    assert (
+        "of 100.0 ms, 0.3 s in all, the slowest 100.0 ms; the first iteration took 400.0 ms;"
+        in words
+    )
 
 
 def test_phases_of_the_leading_process_are_left_out_last(one_screen: Overview) -> None:

@@ -10,22 +10,25 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from rlscope_analysis.cpu_list import allowed_cpus
-from rlscope_analysis.findings.catalog import CATALOG
+from rlscope_analysis.findings.catalog import BY_FUNCTION, BY_OTHERS, CATALOG
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import duckdb
 
-_STEPS = ("threads", "pieces", "shares")
+_STEPS = ("threads", "pieces", "functions", "shares")
 # First what says that they are there: an interrupt may come in between.
 _MADE = (
     ("TABLE", "limit_time"), ("VIEW", "finding"), ("VIEW", "limit_share"),
-    ("VIEW", "_listed_limit"), ("TABLE", "_limit_held"), ("TABLE", "limit_piece"),
-    ("TABLE", "_limit_start"), ("TABLE", "_limit_asked"),
+    ("VIEW", "_listed_limit"), ("TABLE", "_limit_cause"), ("TABLE", "_limit_held"),
+    ("TABLE", "limit_function"), ("TABLE", "limit_piece"), ("TABLE", "_limit_start"),
+    ("TABLE", "_limit_asked"),
     ("TABLE", "_limit_lock"), ("TABLE", "_limit_watched"), ("TABLE", "_limit_disk"),
     ("TABLE", "_limit_sample"), ("TABLE", "_limit_worker"), ("TABLE", "_limit_team"),
     ("TABLE", "_limit_thread"), ("TABLE", "_limit_path"),
 )  # fmt: skip
-RELATIONS = ("limit_piece", "limit_time", "limit_share", "finding")
+RELATIONS = ("limit_piece", "limit_function", "limit_time", "limit_share", "finding")
 """What `add_findings` makes."""
 
 
@@ -33,7 +36,8 @@ def add_findings(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the relations of the findings, in memory, out of iteration and critical_path."""
     remove_findings(connection)
     filled = _joins(connection) | {
-        "{rules}": _rules(), "{limits}": _limits(),
+        "{rules}": _rules(), "{limits}": _limits(), "{code_of_function}": _listed(BY_FUNCTION),
+        "{code_of_others}": _listed(BY_OTHERS),
         "{allowed_cpus}": str(len(allowed_cpus(connection)) or "NULL"),
     }  # fmt: skip
     try:
@@ -63,6 +67,7 @@ def _joins(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
         " AND NOT EXISTS (FROM coverage WHERE kind = 'cpu_quota_wait' AND measured)"
     ).fetchall()
     return {
+        "{has_samples}": "true" if samples else "false",
         "{if_samples}": "ASOF" if samples else "",
         "{if_samples_on}": "s.ts_ns <= c.end_ns" if samples else "false",
         "{if_quota}": "ASOF" if quota else "",
@@ -89,6 +94,10 @@ def _rules() -> str:
     return "\n    ".join(
         f"WHEN {limit.rule} THEN '{limit.code}'" for limit in CATALOG if limit.rule is not None
     )
+
+
+def _listed(codes: Iterable[str]) -> str:
+    return ", ".join(f"'{code}'" for code in codes)
 
 
 def _limits() -> str:

@@ -46,9 +46,13 @@ class Limit:
     """`what` says that others wait for it."""
     is_gain: bool = False
     """Its share is what iterations could be shorter by, and not how long they are in it."""
+    may_be_of_function: bool = False
+    """It may be one of several causes that one function of the program holds iterations up by."""
 
-    def advice(self, *, by_program: str | None = None) -> str | None:
+    def advice(self, *, by_program: str | None = None, is_beside_idle: bool = False) -> str | None:
         """Return what helps, in words for where it holds."""
+        if is_beside_idle:
+            return "pin them to different CPUs: taskset, affinity"
         if by_program == _RECORDER:
             return "the recorder has it: docs/cost.md"
         return self.remedy and self.remedy.format(by_program=by_program or "that program")
@@ -125,6 +129,7 @@ CATALOG = (
         _grouped("thread_id AS has_it, waiter_thread_id AS waits, operation", "cause = 'gil'"),
         _LEAST,
         proof="--view gil",
+        may_be_of_function=True,
     ),
     Limit(
         "spin_oversubscribed",
@@ -138,6 +143,7 @@ CATALOG = (
         "OMP_NUM_THREADS=1, torch.set_num_threads(1)",
         _pieces("spin_oversubscribed", "process_id, thread_id, cause"),
         _LEAST,
+        may_be_of_function=True,
     ),
     Limit(
         "cpu_contention",
@@ -146,6 +152,7 @@ CATALOG = (
         "fewer processes and threads, or more CPUs",
         _grouped("process_id, thread_id, by_thread_id", "cause = 'cpu_taken'"),
         _LEAST,
+        may_be_of_function=True,
     ),
     Limit(
         "cpu_taken_by_others",
@@ -167,12 +174,13 @@ CATALOG = (
     ),
     Limit(
         "cpu_wait",
-        "cause = 'cpu_wait'",
+        "cause = 'cpu_wait' AND NOT is_after_disk",
         "waits for a CPU that nobody is known to have: it wakes up, or others were not recorded",
         "see what else runs (top), and the CPU quota",
         "SELECT p.name, c.operation, sum(c.duration_ns) / 1e6 AS ms FROM critical_path AS c"
         " JOIN process AS p USING (process_id) WHERE c.cause = 'cpu_wait' GROUP BY ALL",
         0.1,
+        may_be_of_function=True,
     ),
     Limit(
         "timer_sleep",
@@ -181,15 +189,19 @@ CATALOG = (
         "wait for events instead; no sleeps, no frame limit",
         _grouped("process_id, thread_id, operation", "cause = 'timer'"),
         _LEAST,
+        may_be_of_function=True,
     ),
     Limit(
         "blocking_io",
-        # A page of a file that is read where it is touched: memory is not short.
-        "cause = 'disk' OR is_for_disk OR (reads_pages AND NOT memory_is_short)",
+        # A page of a file that is read where it is touched: memory is not short. Without the wait
+        # nobody would have to wake up from it.
+        "cause = 'disk' OR is_for_disk OR is_after_disk"
+        " OR (reads_pages AND NOT memory_is_short)",
         "reads or writes files: waits for a disk, or is in the OS kernel for it",
         "in the background, less often; no fsync; cache it",
         _grouped("process_id, thread_id, operation", "cause = 'disk'"),
         _LEAST,
+        may_be_of_function=True,
     ),
     Limit(
         "memory_pressure",
@@ -209,6 +221,7 @@ CATALOG = (
         "reuse buffers; fewer threads that map memory",
         _grouped("process_id, thread_id, operation", "cause = 'blocked'"),
         0.05,
+        may_be_of_function=True,
     ),
     Limit(
         "lock_contention",
@@ -220,6 +233,7 @@ CATALOG = (
         _pieces("lock_contention", "process_id, thread_id, operation, cause"),
         _LEAST,
         is_of_lead=True,
+        may_be_of_function=True,
     ),
     Limit(
         "collective_wait",
@@ -300,6 +314,7 @@ CATALOG = (
         "ask ahead; several at once; pipes on one machine",
         _grouped("process_id, thread_id, operation, cause", "cause IN ('network', 'device')"),
         _LEAST,
+        may_be_of_function=True,
     ),
     Limit(
         "outside_wait",
@@ -308,6 +323,7 @@ CATALOG = (
         "trace that program too: start both by one command",
         _grouped("process_id, thread_id, operation", "cause = 'outside'"),
         _LEAST,
+        may_be_of_function=True,
     ),
     Limit(
         "timer_or_device",
@@ -316,11 +332,13 @@ CATALOG = (
         "see what is waited for: a poll with a timeout?",
         _grouped("process_id, thread_id, operation", "cause = 'interrupt'"),
         0.1,
+        may_be_of_function=True,
     ),
     Limit(
         "other_wait",
         "cause NOT IN ('running', 'not_measured', 'gil')",
         "waits for something else",
+        may_be_of_function=True,
     ),
     Limit(
         "polling",
@@ -330,6 +348,7 @@ CATALOG = (
         _pieces("polling"),
         _LEAST,
         proof="--view operation",
+        may_be_of_function=True,
     ),
     Limit(
         "message_overhead",
@@ -345,6 +364,7 @@ CATALOG = (
         _pieces("message_overhead"),
         _LEAST,
         proof="--view path-functions",
+        may_be_of_function=True,
     ),
     Limit(
         "straggler",
@@ -423,6 +443,7 @@ CATALOG = (
         _FUNCTIONS.format(code="data_bound"),
         0.2,
         proof="--view path-functions",
+        may_be_of_function=True,
     ),
     Limit(
         "checkpoint_bound",
@@ -442,6 +463,7 @@ CATALOG = (
         0.2,
         proof="--view path-functions",
         tells_waiter=True,
+        may_be_of_function=True,
     ),
     Limit(
         "thread_bound",
@@ -452,6 +474,7 @@ CATALOG = (
         _BOUND,
         proof="--view path-functions",
         tells_waiter=True,
+        may_be_of_function=True,
     ),
     Limit(
         "not_measured",
@@ -466,6 +489,7 @@ CATALOG = (
         _FUNCTIONS.format(code="os_kernel"),
         0.1,
         proof="--view path-functions",
+        may_be_of_function=True,
     ),
     Limit(
         "python_overhead",
@@ -475,6 +499,7 @@ CATALOG = (
         _FUNCTIONS.format(code="python_overhead"),
         0.05,
         proof="--view path-functions",
+        may_be_of_function=True,
     ),
     Limit(
         "native_code",
@@ -484,9 +509,28 @@ CATALOG = (
         _FUNCTIONS.format(code="native_code"),
         0.1,
         proof="--view path-functions",
+        may_be_of_function=True,
     ),
-    Limit("other_code", "true", "runs code that is in no phase"),
+    Limit("other_code", "true", "runs code that is in no phase", may_be_of_function=True),
+    Limit(
+        "one_function",
+        None,
+        "is in one function that neither acts nor learns",
+        "call it less often, in batches, or ahead of time",
+        "SELECT function, code, sum(time_ns) / 1e6 AS ms FROM limit_function"
+        " GROUP BY ALL ORDER BY ms DESC",
+        _LEAST,
+        proof="--view path-functions",
+        is_of_lead=True,
+    ),
 )  # fmt: skip
 """Every code: what a screen lists, and what counts the pieces."""
 
 BY_CODE = {limit.code: limit for limit in CATALOG}
+BY_FUNCTION = tuple(limit.code for limit in CATALOG if limit.may_be_of_function)
+"""What one function of the program may hold iterations up by."""
+BY_OTHERS = (
+    "lost", "worker_start_up", "start_up", "cpu_taken_by_others", "cgroup_throttled",
+    "memory_pressure", "not_measured",
+)  # fmt: skip
+"""What is no matter of what the program does at the time."""

@@ -38,21 +38,24 @@ WITH launch_gap AS (
   SELECT
     c.*, s.layer AS sampled_layer, s.in_kernel AS sampled_in_kernel,
     coalesce(s.is_own_code, false) AS is_own_code, coalesce(s.is_message, false) AS is_message,
-    coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled
+    coalesce(s.team_works, false) AS team_works, NULL AS memory_is_short, NULL AS reads_pages, NULL AS is_throttled,
+    false AS is_after_disk
   FROM (FROM critical_path WHERE cause = 'running') AS c
   {if_samples} LEFT JOIN _limit_sample AS s
     ON s.thread_id = c.thread_id AND s.path_id = c.path_id AND {if_samples_on}
   UNION ALL
-  SELECT c.*, NULL, NULL, false, false, false, m.is_short, f.faults > 0, NULL
+  SELECT c.*, NULL, NULL, false, false, false, m.is_short, f.faults > 0, NULL, false
   FROM (FROM critical_path WHERE cause = 'blocked') AS c
   ASOF LEFT JOIN stall AS m ON m.ts_ns >= c.start_ns
   ASOF LEFT JOIN faulted AS f ON f.process_id = c.process_id AND f.ts_ns >= c.start_ns
   UNION ALL
-  SELECT c.*, NULL, NULL, false, false, false, NULL, NULL, q.from_ns <= c.start_ns
+  SELECT c.*, NULL, NULL, false, false, false, NULL, NULL, q.from_ns <= c.start_ns, d.end_ns IS NOT NULL
   FROM (FROM critical_path WHERE cause = 'cpu_wait') AS c
+  LEFT JOIN (SELECT iteration_id, thread_id, end_ns FROM critical_path_coded WHERE cause = 'disk') AS d
+    ON d.iteration_id = c.iteration_id AND d.thread_id = c.thread_id AND d.end_ns = c.start_ns
   {if_quota} LEFT JOIN throttled AS q ON {if_quota_on}
   UNION ALL
-  SELECT *, NULL, NULL, false, false, false, NULL, NULL, NULL FROM critical_path
+  SELECT *, NULL, NULL, false, false, false, NULL, NULL, NULL, false FROM critical_path
   WHERE cause NOT IN ('running', 'blocked', 'cpu_wait')
 ), fact AS (
   SELECT

@@ -9,7 +9,7 @@ FROM limit_piece
 WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY iteration_id, process_id, code;
 
-CREATE TABLE limit_time AS
+CREATE TABLE _limit_cause AS
 WITH waited_for AS (
   SELECT process_id, sum(time_ns) AS time_ns FROM _limit_held
   WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY process_id
@@ -91,13 +91,13 @@ WITH waited_for AS (
     WHERE code IN ('simulation_bound', 'worker_bound') GROUP BY iteration_id
   ) AS h ON h.iteration_id = r.iteration_id
 ), split AS (
-  -- Of the path in a worker: the part by which it has more work than the others have on average. Else, the
-  -- part that would be over if all worked all the time, as far as there are CPUs: they wait for their
-  -- turn, or for the slowest of the moment.
+  -- Of the path in a worker that has more work than the others have on average: the part that would be over if all
+  -- had as much. Else, the part that would be over if all worked all the time, as far as there are CPUs: they wait
+  -- for their turn, or for the slowest of the moment.
   SELECT
     c.process_id,
     CASE
-      WHEN o.straggled >= 0.25 THEN o.straggled
+      WHEN o.straggled >= 0.25 THEN o.uneven
       WHEN o.idled >= 0.25 AND coalesce(a.share, 1) >= 0.25 THEN o.idled
       ELSE 0
     END AS straggled,
@@ -113,6 +113,7 @@ WITH waited_for AS (
   CROSS JOIN LATERAL (
     SELECT
       1 - (c.all_ns - c.time_ns) / (c.workers - 1) / nullif(c.time_ns, 0) AS straggled,
+      1 - c.all_ns / c.workers / nullif(c.time_ns, 0) AS uneven,
       1 - greatest(c.most_ns, c.all_ns / coalesce({allowed_cpus}, c.workers))
         / nullif(path.time_ns, 0) AS idled
   ) AS o
@@ -174,6 +175,21 @@ UNION ALL SELECT iteration_id, 'gpu_throttled', process_id, throttled_ns FROM pa
 UNION ALL SELECT iteration_id, 'launch_bound', process_id, launched_ns FROM parted WHERE launched_ns > 0
 UNION ALL SELECT iteration_id, 'straggler', process_id, straggled_ns FROM parted WHERE straggled_ns > 0
 UNION ALL SELECT iteration_id, 'idle_workers', process_id, idled_ns FROM parted WHERE idled_ns > 0;
+
+CREATE TABLE limit_time AS
+WITH moved AS (
+  SELECT
+    c.iteration_id, c.code, c.process_id, c.time_ns,
+    -- Of what stragglers take no more is left.
+    least(coalesce(f.time_ns, 0), c.time_ns) AS moved_ns
+  FROM _limit_cause AS c
+  LEFT JOIN limit_function AS f
+    ON f.iteration_id = c.iteration_id AND f.code = c.code AND f.process_id IS NOT DISTINCT FROM c.process_id
+)
+SELECT iteration_id, code, process_id, time_ns - moved_ns AS time_ns FROM moved
+UNION ALL
+SELECT iteration_id, 'one_function', process_id, sum(moved_ns)::BIGINT
+FROM moved WHERE moved_ns > 0 GROUP BY iteration_id, process_id;
 COMMENT ON TABLE limit_time IS 'How long each limit held up each iteration: they add up to its duration. Without the first iteration, where there are three or more';
 COMMENT ON COLUMN limit_time.iteration_id IS 'The iteration';
 COMMENT ON COLUMN limit_time.code IS 'The limit: docs/findings.md explains each';

@@ -53,6 +53,8 @@ _DETAILS = (
 _LEAST_SHOWN = 0.0005
 # What takes less does not limit a run.
 _LEAST_VERDICT = 0.2
+# Who waits for a CPU beside one that is idle for most of that time does not lack CPUs.
+_LEAST_IDLE = 0.5
 # A process that used less than this of the CPU time needs no phase.
 _LEAST_CPU_SHARE = 0.1
 _LONGEST_COMMAND = 4096
@@ -196,7 +198,10 @@ def _finding(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         "of_path": row["of_path"],
         "where": where,
         "evidence": limit.evidence,
-        "remedy": limit.advice(by_program=where.get("by_program")),
+        "remedy": limit.advice(
+            by_program=where.get("by_program"),
+            is_beside_idle=(where.get("idle_share") or 0) >= _LEAST_IDLE,
+        ),
     }
 
 
@@ -410,15 +415,18 @@ def verdict(reported: Overview) -> Note:
         reported_of = {name: first[name] for name in ("code", "share", "of_path")}
         is_whole = reported.pace is not None and reported.pace["source"] == "whole"
         found = first["where"]
-        function = (found.get("by_function") or "").partition(" (")[0]
+        function = found.get("by_function") or ""
+        if not function.startswith("<module>"):
+            function = function.partition(" (")[0]
         by = found.get("by_program") or found.get("by_holder") or function or None
         others = 0 if is_of_lead else where.get("others", 0)
-        only_cpu = found.get("only_cpu")
+        only_cpu, idle = found.get("only_cpu"), found.get("idle_share") or 0
         return note(
             "verdict", **reported_of,
             who=role_note(who[0]) if who else None, others=others, by=by, is_whole=is_whole,
             waiter=_waiter(reported, first), largest=_larger(reported, first), only_cpu=only_cpu,
-            half=_other_half(reported, found.get("other_half")),
+            half=_other_half(reported, found.get("other_half")), causes=found.get("causes"),
+            idle=idle if idle >= _LEAST_IDLE else None,
         )  # fmt: skip
     if reported.largest:
         return note("no_finding", **reported.largest)

@@ -46,23 +46,27 @@ WITH sampled AS (
   WHERE s.ts_ns < l.end_ns AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
   GROUP BY ALL
 ), framed AS (
-  SELECT s.stack_id, s.n, unnest(k.frames) AS frame, generate_subscripts(k.frames, 1) AS depth
+  SELECT
+    s.stack_id, s.n, unnest(k.frames) AS frame, generate_subscripts(k.frames, 1) AS depth,
+    len(k.frames) AS leaf_depth
   FROM sampled AS s JOIN stack AS k ON k.stack_id = s.stack_id
 ), around AS (
   -- Once, also where it calls itself; whatever line of it.
   SELECT
     stack_id, n, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, max(depth) AS depth,
-    false AS is_class
+    false AS is_class, max(depth) = any_value(leaf_depth) AS is_leaf
   FROM framed GROUP BY ALL
   UNION ALL
   SELECT
-    stack_id, n, regexp_extract(frame, '^(\\w+)[.]\\w+ [(]', 1) AS function, max(depth), true
+    stack_id, n, regexp_extract(frame, '^(\\w+)[.]\\w+ [(]', 1) AS function, max(depth), true, false
   FROM framed GROUP BY ALL HAVING function <> ''
 )
 """
 _FUNCTION_SQL = f"""
 {_SAMPLED_SQL}
-SELECT function FROM around WHERE NOT starts_with(function, '<module>') GROUP BY function, is_class
+SELECT function FROM around
+-- A program is around all that it does: it is named for what it does outside of functions.
+WHERE is_leaf OR NOT starts_with(function, '<module>') GROUP BY function, is_class
 HAVING sum(n) >= greatest({_LEAST_SAMPLES}, {{most}} * (SELECT sum(n) FROM sampled))
 ORDER BY is_class, sum(n * depth) / sum(n) DESC, function LIMIT 1
 """  # noqa: S608 - numbers of our own
@@ -91,6 +95,15 @@ WHERE l.code = '{code}' AND l.cause <> 'lock'
   AND l.iteration_id IN (SELECT iteration_id FROM _steady_iteration)
 GROUP BY 1, t.thread_id ORDER BY sum(l.duration_ns) DESC, t.thread_id LIMIT 1
 """
+# Of which causes the time of the one function is.
+_CAUSES_SQL = """
+SELECT any_value(function) OVER () AS function, code, share FROM (
+  SELECT
+    any_value(function) AS function, code,
+    sum(time_ns) / (SELECT sum(time_ns) FROM _steady_iteration) AS share
+  FROM limit_function GROUP BY code
+) ORDER BY share DESC, code
+"""
 # Which CPUs the thread ran on that waits most for one, and how much of the time each CPU had a
 # thread of the program.
 _CPUS_SQL = """
@@ -110,6 +123,27 @@ FROM thread_state AS s, span AS n
 WHERE s.state = 'running' AND s.cpu IS NOT NULL AND s.start_ns < n.to_ns AND s.end_ns > n.from_ns
 GROUP BY s.cpu
 """
+# For which part of these waits fewer threads of the program ran than it has CPUs, by the middle of
+# each wait.
+_IDLE_SQL = """
+WITH span AS (
+  SELECT min(start_ns) AS from_ns, max(end_ns) AS to_ns FROM iteration
+  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+), ran AS (
+  SELECT s.start_ns, s.end_ns FROM thread_state_coded AS s, span AS n
+  WHERE s.state = 'running' AND s.start_ns < n.to_ns AND s.end_ns > n.from_ns
+), busy AS (
+  SELECT ts_ns, sum(sum(more)) OVER (ORDER BY ts_ns) AS cpus FROM (
+    SELECT start_ns AS ts_ns, 1 AS more FROM ran UNION ALL SELECT end_ns, -1 FROM ran
+  ) GROUP BY ts_ns
+)
+SELECT sum(CASE WHEN b.cpus < {cpus} THEN l.duration_ns ELSE 0 END) / sum(l.duration_ns)
+FROM (
+  SELECT duration_ns, start_ns + duration_ns // 2 AS ts_ns FROM limit_piece
+  WHERE code = '{code}' AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+) AS l
+ASOF JOIN busy AS b ON b.ts_ns <= l.ts_ns
+"""
 # The OS kernel moves a thread that waits to a CPU that is idle, unless it must not.
 _LEAST_RUNS, _LEAST_BUSY, _MOST_IDLE = 20, 0.8, 0.5
 
@@ -124,8 +158,14 @@ def where_of(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
         where["by_program"] = _first(trace, _OTHER_PROGRAM_SQL)
     if code == "cpu_contention":
         where["only_cpu"] = _only_cpu(trace, code)
+        cpus = len(allowed_cpus(trace.connection))
+        where["idle_share"] = _first(trace, _IDLE_SQL.format(code=code, cpus=cpus))
     if code in _BY_HOLDER:
         where["by_holder"] = _first(trace, _HOLDER_SQL.format(code=code))
+    if code == "one_function":
+        rows = list(run_query(trace, _CAUSES_SQL).rows)
+        where["by_function"] = rows[0][0]
+        where["causes"] = [{"code": cause, "share": share} for _, cause, share in rows]
     if code in _BY_FUNCTION | _OF_PHASE:
         most = _HALF_OF_SAMPLES if code in _OF_PHASE else _MOST_OF_SAMPLES
         function = _first(trace, _FUNCTION_SQL.format(code=code, most=most))
