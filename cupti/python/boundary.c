@@ -50,8 +50,24 @@ static void refute_guess(struct rls_thread* thread) {
   thread->environment_depth = 0;
 }
 
+// What the reading of a buffer led to is what it will lead to.
+static void note_sampled(struct rls_thread* thread, bool is_learning) {
+  if (thread->leads == NULL) return;
+  *thread->leads = is_learning;
+  thread->leads = NULL;
+}
+
+void rls_sampled(struct rls_thread* thread, bool* leads) {
+  thread->is_sampled = true;
+  if (thread->environment_depth > 0 || thread->scope_depth > 0) return;
+  thread->leads = leads;
+  // What lies between is the batch being made ready: part of the update.
+  if (*leads) rls_decide(thread, RLS_BACKPROPAGATION);
+}
+
 void rls_learn(struct rls_thread* thread) {
   refute_guess(thread);
+  note_sampled(thread, true);
   rls_note_learning(thread);
   thread->has_stepped = false;
   // No evaluation learns: the program left the model in its mode.
@@ -104,6 +120,7 @@ static void begin_evaluation(struct rls_thread* thread) {
 
 void rls_enter_environment(struct rls_thread* thread) {
   if (thread->environment_depth == 0) {
+    note_sampled(thread, false);
     resolve(thread, RLS_SIMULATION);
     begin_evaluation(thread);
   }

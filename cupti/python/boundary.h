@@ -35,6 +35,9 @@ void rls_leave_forward(struct rls_thread* thread, enum rls_forward forward);
 void rls_learn(struct rls_thread* thread);
 void rls_learned(struct rls_thread* thread);
 
+// A buffer was read; leads: whether learning followed when it was read last, which is kept there.
+void rls_sampled(struct rls_thread* thread, bool* leads);
+
 // Around a call or timer of the table of frameworks. Returns whether it is kept.
 bool rls_enter_table(struct rls_thread* thread, const struct rls_scope* scope);
 void rls_leave_table(struct rls_thread* thread, uint64_t key);

@@ -20,6 +20,7 @@ struct hook {
   rls_vectorcall vectorcall;
   PyObject* function;
   rls_vectorcall inner;  // what calls the function by vector, as it was when the hook was made
+  PyObject* watcher;     // of a timer; NULL: none
   PyObject* weak_references;
   enum rls_hook_kind kind;
   enum rls_phase phase;
@@ -33,6 +34,9 @@ struct hook {
   bool learns;
   bool simulates;
   uint8_t calls;
+  // Of a buffer that is read: learning followed, the last time.
+  bool leads;
+  bool is_kept;
 };
 
 // Python 3.9 made instances of such types own a reference to their type, for the collector to see.
@@ -47,6 +51,19 @@ static PyObject* invoke(struct hook* self, const struct rls_call* call) {
   return rls_call_on(self->function, call);
 }
 
+// Calls the watcher with the same arguments; false with an exception set. It is no function around
+// ours: some look who called them, for what they log.
+static bool is_watched(struct hook* self, const struct rls_call* call) {
+  if (self->watcher == NULL) return true;
+  PyObject* seen = rls_call_on(self->watcher, call);
+  Py_XDECREF(seen);
+  return seen != NULL;
+}
+
+static void note_traced(struct rls_thread* thread, bool is_step) {
+  *(is_step ? &thread->has_traced_step : &thread->has_traced_reset) = true;
+}
+
 static PyObject* call_environment(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   if (self->is_refuted) return invoke(self, call);
@@ -55,7 +72,7 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
   if (self->kind == RLS_HOOK_RESET && thread->environment_depth == 0) rls_adopt(call);
   // It is traced, and runs later: call_compiled.
   if (thread->is_compiled) {
-    *(self->kind == RLS_HOOK_STEP ? &thread->has_traced_step : &thread->has_traced_reset) = true;
+    note_traced(thread, self->kind == RLS_HOOK_STEP);
     return invoke(self, call);
   }
   if (self->is_guess && thread->environment_depth == 0) {
@@ -82,6 +99,13 @@ static PyObject* call_environment(struct hook* self, const struct rls_call* call
   return result;
 }
 
+// It lives on: the thread will say what this led to.
+static void note_sampled(struct hook* self, struct rls_thread* thread) {
+  if (!self->is_kept) Py_INCREF((PyObject*)self);
+  self->is_kept = true;
+  rls_sampled(thread, &self->leads);
+}
+
 static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   if (thread->environment_depth > 0 || !rls_has_begun()) return invoke(self, call);
@@ -95,7 +119,7 @@ static PyObject* call_scope(struct hook* self, const struct rls_call* call) {
   PyObject* result = invoke(self, call);
   if (thread->incarnation != incarnation) return result;
   if (is_kept) rls_scope_leave(thread, scope.key);
-  if (self->kind == RLS_HOOK_SAMPLE) thread->is_sampled = true;
+  if (self->kind == RLS_HOOK_SAMPLE) note_sampled(self, thread);
   if (is_learning && thread->scope_depth == 0) rls_arm(thread);
   return result;
 }
@@ -163,7 +187,7 @@ static PyObject* call_simulation(struct hook* self, const struct rls_call* call)
 static void learn_from_trace(struct hook* self, const struct rls_thread* thread) {
   const bool has_environment = thread->has_traced_step || thread->has_traced_reset;
   if (thread->has_differentiated) self->learns = !has_environment;
-  if (has_environment) self->simulates = !thread->has_differentiated;
+  if (has_environment || thread->has_differentiated) self->simulates = !thread->has_differentiated;
   if (has_environment) self->steps = thread->has_traced_step ? RLS_STEPS_UNKNOWN : RLS_STEPS_NONE;
 }
 
@@ -173,14 +197,29 @@ static bool is_update(const struct hook* self, const struct rls_thread* thread) 
   return self->learns && (thread->has_environment || self->calls >= RLS_REPEATED);
 }
 
+// It is no update: the one that was before has ended, if that was one.
+static PyObject* call_anything(struct hook* self, const struct rls_call* call) {
+  struct rls_thread* thread = rls_thread_self();
+  if (thread->phase == RLS_BACKPROPAGATION && thread->scope_depth == 0)
+    rls_thread_switch(thread, RLS_NO_PHASE, 0);
+  return invoke(self, call);
+}
+
 static PyObject* call_compiled(struct hook* self, const struct rls_call* call) {
   struct rls_thread* thread = rls_thread_self();
   // It is traced as a part of another.
-  if (thread->is_compiled) return invoke(self, call);
+  if (thread->is_compiled) {
+    if (self->simulates) note_traced(thread, self->steps != RLS_STEPS_NONE);
+    return invoke(self, call);
+  }
   const uint32_t incarnation = thread->incarnation;
   thread->is_compiled = true;
   thread->has_differentiated = thread->has_traced_step = thread->has_traced_reset = false;
   if (self->calls < UINT8_MAX) ++self->calls;
+  if (self->calls == 1 && self->watcher != NULL && !is_watched(self, call)) {
+    thread->is_compiled = false;
+    return NULL;
+  }
   PyObject* result;
   if (is_update(self, thread))
     result = call_learn(self, call);
@@ -190,12 +229,22 @@ static PyObject* call_compiled(struct hook* self, const struct rls_call* call) {
     result = call_forward(self, call);
   else
     // Anything can be compiled: without an environment nothing says that it is a model.
-    result = invoke(self, call);
+    result = call_anything(self, call);
   if (thread->incarnation != incarnation) return result;
   thread->is_compiled = false;
   learn_from_trace(self, thread);
   if (thread->has_differentiated && is_update(self, thread)) rls_learned(thread);
   return result;
+}
+
+static PyObject* call_begin(struct hook* self, const struct rls_call* call) {
+  PyObject* result = invoke(self, call);
+  if (result != NULL && !is_watched(self, call)) Py_CLEAR(result);
+  return result;
+}
+
+static PyObject* call_end(struct hook* self, const struct rls_call* call) {
+  return is_watched(self, call) ? invoke(self, call) : NULL;
 }
 
 static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
@@ -206,7 +255,8 @@ static PyObject* call_hook(PyObject* object, const struct rls_call* call) {
       [RLS_HOOK_SAMPLE] = call_scope,      [RLS_HOOK_LEARN] = call_learn,
       [RLS_HOOK_FORWARD] = call_forward,   [RLS_HOOK_CLOSE] = call_finish,
       [RLS_HOOK_TABLE] = call_table,       [RLS_HOOK_GIVE] = call_table,
-      [RLS_HOOK_COMPILED] = call_compiled,
+      [RLS_HOOK_COMPILED] = call_compiled, [RLS_HOOK_BEGIN] = call_begin,
+      [RLS_HOOK_END] = call_end,
   };
   struct hook* self = (struct hook*)object;
   // The class may lose its hook while the call runs.
@@ -283,12 +333,13 @@ static int hook_setattro(PyObject* self, PyObject* name, PyObject* value) {
 static PyObject* hook_repr(PyObject* self) { return PyObject_Repr(((struct hook*)self)->function); }
 
 static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject* function = NULL;
+  PyObject *function = NULL, *watcher = NULL;
   int kind = 0, phase = 0, is_guess = 0, steps = 0;
   unsigned label = 0;
-  static char* names[] = {"function", "kind", "phase", "is_guess", "steps", "label", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ipiI", names, &function, &kind, &phase,
-                                   &is_guess, &steps, &label))
+  static char* names[] = {"function", "kind",  "phase",   "is_guess",
+                          "steps",    "label", "watcher", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oi|ipiIO", names, &function, &kind, &phase,
+                                   &is_guess, &steps, &label, &watcher))
     return NULL;
   if (!PyCallable_Check(function) || kind < 0 || kind >= RLS_HOOK_KINDS || phase < 0 ||
       phase >= RLS_PHASES || steps < 0 || steps >= RLS_STEPS_WAYS) {
@@ -300,10 +351,13 @@ static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
   if (self == NULL) return NULL;
   Py_INCREF(function);
   self->function = function;
+  Py_XINCREF(watcher);
+  self->watcher = watcher;
   self->inner = rls_vectorcall_of(function);
   self->vectorcall = kind == RLS_HOOK_FORWARD ? call_forward_by_vector : call_by_vector;
   self->kind = (enum rls_hook_kind)kind;
   self->phase = (enum rls_phase)phase;
+  self->simulates = kind == RLS_HOOK_COMPILED && phase == RLS_SIMULATION;
   self->is_guess = is_guess != 0;
   self->steps = (enum rls_steps)steps;
   self->label = label;
@@ -313,11 +367,13 @@ static PyObject* hook_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
 static int hook_traverse(PyObject* self, visitproc visit, void* arg) {
   if (visits_type) Py_VISIT(Py_TYPE(self));
   Py_VISIT(((struct hook*)self)->function);
+  Py_VISIT(((struct hook*)self)->watcher);
   return 0;
 }
 
 static int hook_clear(PyObject* self) {
   Py_CLEAR(((struct hook*)self)->function);
+  Py_CLEAR(((struct hook*)self)->watcher);
   return 0;
 }
 

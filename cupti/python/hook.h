@@ -23,11 +23,13 @@ enum rls_hook_kind {
   RLS_HOOK_TABLE,     // as the table of frameworks says: its whole time has one phase
   RLS_HOOK_GIVE,      // the same, and it hands something over
   RLS_HOOK_COMPILED,  // a function that JAX compiles: what it is shows while it is traced
+  RLS_HOOK_BEGIN,     // begins a timer of a framework: the watcher is called after it, as it was
+  RLS_HOOK_END,       // ends one: the watcher is called before it
   RLS_HOOK_KINDS,
 };
 
-// Returns the type `Hook(function, kind, phase, is_guess, steps, label)`; NULL with an exception
-// set.
+// Returns the type `Hook(function, kind, phase, is_guess, steps, label, watcher)`; NULL with an
+// exception set.
 PyObject* rls_make_hook_type(void);
 
 #endif  // RLS_HOOK_H

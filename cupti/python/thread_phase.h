@@ -55,9 +55,10 @@ struct rls_thread {
   // What the outermost of them interrupted.
   enum rls_phase before;
   uint32_t before_label;
-  bool is_sampled;        // a replay buffer was read in this gap
-  bool is_armed;          // the next forward pass is to be judged: by rls_arm
-  bool is_pending;        // forward passes of this gap are not judged yet
+  bool is_sampled;  // a replay buffer was read in this gap
+  bool* leads;      // of the buffer that was read last, whether learning follows: not known yet
+  bool is_armed;    // the next forward pass is to be judged: by rls_arm
+  bool is_pending;  // forward passes of this gap are not judged yet
   bool is_known_to_exit;  // rls_thread_exit will run
   bool has_environment;   // it called one itself
   bool has_model;         // it ran a forward pass or learned

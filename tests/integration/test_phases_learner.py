@@ -140,6 +140,42 @@ with ThreadPoolExecutor(2) as pool:
         add("backpropagation", start)
 busy(0.3)
 """
+ACTING = """
+class Walk:
+    def reset(self): self.steps = 0; return [0.0] * 16
+    def step(self, action): busy(0.002); self.steps += 1; return [0.1] * 16, 1.0, False, {}
+walk = Walk(); network, optimizer = make(16, 4); walk.reset()
+"""
+CLOSURE = (
+    ACTING
+    + """
+begin = now()
+def closure():
+    start = now(); walk.step(0); add("simulation", start)
+    loss = network(torch.randn(256, 16)).square().mean()
+    optimizer.zero_grad(); loss.backward()
+    return loss
+for update in range(40):
+    start = now(); optimizer.step(closure); add("all", start)
+times["backpropagation"] = times["all"] - times["simulation"]
+"""
+)
+REPLAY = (
+    """
+class ReplayBuffer:
+    def sample(self): return torch.randn(64, 16)
+"""
+    + ACTING
+    + """
+buffer = ReplayBuffer(); begin = now()
+for update in range(60):
+    with torch.no_grad(): network(torch.zeros(1, 16))
+    start = now(); walk.step(0); add("simulation", start)
+    batch = buffer.sample()
+    start = now(); busy(0.004); learn(network(batch).square().mean()); add("backpropagation", start)
+walk.step(0)
+"""
+)
 LOGGED = """
 network, optimizer = make(16, 4)
 lines = queue.Queue()
@@ -291,6 +327,20 @@ def test_who_hands_something_over_is_not_fed_by_it(harness: Harness) -> None:
     found = counts(of_learner(run(harness, LOGGED), {"backpropagation": 7}))
     # As above, the first began with what torch does once.
     assert found == {"backpropagation": 39, "wait": 4}
+
+
+def test_what_a_closure_of_an_optimizer_does_is_told_apart(harness: Harness) -> None:
+    """Lightning steps its environments in one."""
+    made = run(harness, CLOSURE)
+    found = counts(of_learner(made, {"backpropagation": 7, "simulation": 3}))
+    assert (found["simulation"], found["backpropagation"]) == (40, 40)
+
+
+def test_a_batch_is_made_ready_in_the_update(harness: Harness) -> None:
+    """From where the buffer was read, once it is known that learning follows."""
+    made = run(harness, REPLAY)
+    found = counts(of_learner(made, {"backpropagation": 7, "simulation": 3}))
+    assert (found["data"], found["backpropagation"], found["simulation"]) == (60, 60, 61)
 
 
 def test_random_actions_are_no_inference(harness: Harness) -> None:

@@ -64,10 +64,12 @@ class Timer:
     def __exit__(self, *error): self.stop()
 """,
     "skyrl/train/utils/utils.py": """
+import sys
 class Timer:
+    callers = []
     def __init__(self, message): self.message = message
-    def __enter__(self): return self
-    def __exit__(self, *error): pass
+    def __enter__(self): self.callers.append(sys._getframe(1).f_code.co_name); return self
+    def __exit__(self, *error): self.callers.append(sys._getframe(1).f_code.co_name)
     async def __aenter__(self): return self
     async def __aexit__(self, *error): pass
 """,
@@ -169,6 +171,18 @@ def test_a_wait_that_a_framework_calls_work_is_a_wait(harness: Harness, librarie
 def test_the_innermost_timer_counts(harness: Harness, libraries: Path) -> None:
     made = run(harness, libraries, VERL + "timed('gen', 'step', 'reward', 'compute_score')\n")
     assert reported(made) == [("rollout", "gen"), ("reward", "reward"), ("rollout", "gen")]
+
+
+def test_a_timer_sees_who_uses_it(harness: Harness, libraries: Path) -> None:
+    """SkyRL logs the line of the trainer: not one of ours."""
+    text = """
+from skyrl.train.utils.utils import Timer
+def trainer():
+    with Timer("generate"): pass
+trainer()
+assert Timer.callers == ["trainer", "trainer"], Timer.callers
+"""
+    assert harness.script(text, libraries).names() == ["rollout"]
 
 
 def test_log_probabilities_of_an_update_are_learning(harness: Harness, libraries: Path) -> None:

@@ -31,7 +31,11 @@ def grad(fun):
 """
 JAX = """
 from jax._src.api import jit, vjp, grad
-import jax.nn
+import jax.nn, jax.monitoring
+"""
+MONITORING = """
+listeners = []
+register_event_duration_secs_listener = listeners.append
 """
 NN = """
 import jax
@@ -76,6 +80,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_gymnasium(tmp_path_factory.mktemp("libraries"), WHOLE)
     for name, content in {
         "jax/__init__.py": JAX, "jax/_src/api.py": API, "jax/nn/__init__.py": NN,
+        "jax/monitoring.py": MONITORING,
         "brax/envs/base.py": BRAX,
     }.items():  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -123,15 +128,90 @@ rollout(state); rollout(state); reset(0)
 """
     made = run(harness, libraries, text)
     steps = [one.steps for one in made.ranges if one.name == "simulation"]
-    # Where it is traced, in the first call, nobody knows yet what it is. How many steps one is was
-    # not seen; a reset is none.
-    assert steps == [None] * 4 + [0]
+    # Of the rollout nobody knows what it is while it is traced, in its first call. How many steps
+    # one is was not seen; a reset is none.
+    assert steps == [0, *[None] * 5, None, 0]
+
+
+OWN = """
+class Walk:
+    def reset(self, key): return key
+    def step(self, state, action): return state, 1.0, False, {}
+class Compiled:
+    @functools.partial(jax.jit, static_argnums=0)
+    def reset(self, key): return key
+    @functools.partial(jax.jit, static_argnums=0)
+    def step(self, state, action): return state, 1.0, False, {}
+@jax.jit
+def env_reset(key): return key
+@jax.jit
+def env_step(state, action): return state, 1.0, False, {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "steps"),
+    [
+        ("walk = Walk(); step = jax.jit(walk.step)", None),
+        ("walk = Compiled(); walk.reset(0); step = walk.step", 1),
+        ("env_reset(0); step = env_step", None),
+    ],
+    ids=["a method that is compiled", "a class with compiled methods", "functions"],
+)
+def test_environments_of_ones_own_that_are_compiled(
+    harness: Harness, libraries: Path, step: str, steps: int | None
+) -> None:
+    text = f"""
+{OWN}
+{step}
+for _ in range(6):
+    for _ in range(5): act(1, 2); step(1, 2)
+    update(1)
+"""
+    made = run(harness, libraries, text)
+    taken = [one.steps for one in made.ranges if one.name == "simulation" and one.steps != 0]
+    assert taken == [steps] * 30
+    assert made.counts()["backpropagation"] == 6
+    # What acts first is not known to, where nothing was reset before.
+    assert made.counts()["inference"] >= 29
+
+
+def test_an_update_ends_where_something_else_compiled_is_called(
+    harness: Harness, libraries: Path
+) -> None:
+    """Also in a thread that steps no environment that is known: it is not all learning."""
+    text = "for _ in range(9):\n    returns([1]); update(1)\n"
+    # The first two may be whole trainings.
+    assert run(harness, libraries, text).counts() == {"backpropagation": 7}
+
+
+def test_what_is_compiled_after_an_update_belongs_to_it(harness: Harness, libraries: Path) -> None:
+    """As the operations of a target network, one by one, the first time."""
+    text = """
+import time
+from jax import monitoring
+env = Own(); env.reset(); env.step(1)
+update(1)
+end = time.monotonic() + 0.05
+while time.monotonic() < end: pass
+print(time.monotonic_ns())
+EVENT
+env.step(1); env.close()
+"""
+    tell = "for heard in monitoring.listeners: heard('/x/backend_compile_duration', 1.0)"
+    goes_on = []
+    for event in (tell, ""):
+        made = run(harness, libraries, text.replace("EVENT", event))
+        (learning,) = (one for one in made.ranges if one.name == "backpropagation")
+        goes_on.append(learning.end_ns > int(made.stdout))
+    assert goes_on == [True, False]
 
 
 def test_what_is_compiled_without_an_environment_is_no_model(
     harness: Harness, libraries: Path
 ) -> None:
     text = "for _ in range(3):\n    returns([1]); act(1, 2); update(1)\n"
+    # The third call of update is the first of which that is known.
     assert run(harness, libraries, text).counts() == {"backpropagation": 1}
 
 

@@ -34,6 +34,11 @@ def _hook_writes(cls):
     core.hook_own(cls, WRITES, core.SCOPE, core.DATA)
 
 
+def adapt_pfrl(module):
+    """Take pfrl.replay_buffer."""
+    core.follow_subclasses(module.AbstractReplayBuffer, hook, needs=("append", "sample"))
+
+
 def adapt_rsl_rl(module):
     """Take rsl_rl.storage.rollout_storage."""
     core.follow_subclasses(module.RolloutStorage, hook)

@@ -6,7 +6,8 @@ from rlscope_phases import failures
 
 # As in thread_phase.h, hook.h and steps.h; the other phases are in table.py.
 NONE, SIMULATION, INFERENCE, BACKPROPAGATION, DATA = range(5)
-STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE, TABLE, GIVE, COMPILED = range(11)
+(STEP, RESET, FINISH, SCOPE, SAMPLE, LEARN, FORWARD, CLOSE, TABLE, GIVE, COMPILED,
+ BEGIN, END) = range(13)  # fmt: skip
 # How many steps of environments a call is.
 NO_STEP, ONE_STEP, AS_RESULT, AS_ACTION, AS_BATCH_SIZE, UNKNOWN_STEPS = range(6)
 
@@ -43,11 +44,18 @@ def run(adapter, module):
         raise AttributeError(what) from None
 
 
+def is_free(function):
+    """Tell whether a function has no hook yet: a plain one, or one that JAX compiles."""
+    if type(function) is native.Hook:
+        return type(function.__wrapped__) not in (Function, native.Hook)
+    return type(function) is Function
+
+
 def hook_own(cls, names, kind, phase=NONE):
-    """Put hooks on those methods that the class itself defines as plain functions."""
+    """Put hooks on those methods that the class itself defines as functions."""
     for name in names:
         function = cls.__dict__.get(name)
-        if type(function) is Function:
+        if is_free(function):
             setattr(cls, name, native.Hook(function, kind, phase))
 
 
@@ -55,8 +63,17 @@ def hook_steps(cls, names, steps_of, is_guess=False):
     """As above, calls into an environment; steps_of(name): how many steps of it a call is."""
     for name in names:
         function = cls.__dict__.get(name)
-        if type(function) is Function:
+        if is_free(function):
             setattr(cls, name, native.Hook(function, STEP, NONE, is_guess, steps_of(name)))
+
+
+def hook_timer(function, kind, module, watch):
+    """Return a hook on what begins or ends a timer: `watch` is called with its arguments."""
+
+    def watcher(*args, **kwargs):
+        failures.attempt(module, watch, args, kwargs)
+
+    return native.Hook(function, kind, NONE, False, NO_STEP, 0, watcher)
 
 
 def hook_function(owner, name, kind):

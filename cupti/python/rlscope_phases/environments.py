@@ -71,7 +71,7 @@ def _holder_of(frame):
     cls = type(holder)
     if not any(_code_of(base, "reset") is code for base in cls.__mro__):
         return None
-    if any(hasattr(cls, name) for name in NOT_OF_ENVIRONMENTS):
+    if is_something_else(cls):
         return None
     owner = _owner_of_step(cls)
     is_step = owner is not None and takes_action(owner.__dict__["step"])
@@ -89,8 +89,16 @@ def _owner_of_step(cls):
     return owner if is_plain else None
 
 
+def is_something_else(cls):
+    """Tell whether a class is no environment, whatever it has beside this."""
+    return any(hasattr(cls, name) for name in NOT_OF_ENVIRONMENTS)
+
+
 def takes_action(step):
     """Tell whether a step() has an argument."""
+    # What JAX compiles has no code of its own.
+    while not hasattr(step, "__code__"):
+        step = step.__wrapped__
     return step.__code__.co_argcount >= 2
 
 
@@ -202,18 +210,7 @@ def adapt_dm_env(module):
 def adapt_gymnax(module):
     """Take gymnax.environments.environment: what is called is traced, and runs many times."""
     counted_otherwise.append((module.Environment, core.UNKNOWN_STEPS))
-    core.follow_subclasses(module.Environment, _hook_compiled, needs=("reset", "step"))
-
-
-def _hook_compiled(cls):
-    """Put hooks on methods that the class has had compiled by JAX, and on all others."""
-    for name, kind, steps in (
-        ("reset", core.RESET, core.NO_STEP), ("step", core.STEP, core.UNKNOWN_STEPS)
-    ):  # fmt: skip
-        function = cls.__dict__.get(name)
-        if type(function) is core.native.Hook:
-            setattr(cls, name, core.native.Hook(function, kind, core.NONE, False, steps))
-    _hook_all(cls)
+    core.follow_subclasses(module.Environment, _hook_all, needs=("reset", "step"))
 
 
 def adapt_envpool(module):

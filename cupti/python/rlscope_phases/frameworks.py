@@ -209,31 +209,20 @@ def _key(timer, name):
 def _begins(function, find, rows):
     known = {}
 
-    def begin(*args, **kwargs):
-        result = function(*args, **kwargs)
-        failures.attempt(rows[0].module, enter, args, kwargs)
-        return result
-
     def enter(args, kwargs):
         name = _last(find(args, kwargs))
         row = _row_of(rows, known, name)
         if row is not None:
             core.native.enter(_key(args[0], name), NUMBERS[row.phase], label_of(name))
 
-    core.copy_names(function, begin)
-    return begin
+    return core.hook_timer(function, core.BEGIN, rows[0].module, enter)
 
 
 def _ends(function, find, rows):
-    def end(*args, **kwargs):
-        failures.attempt(rows[0].module, leave, args, kwargs)
-        return function(*args, **kwargs)
-
     def leave(args, kwargs):
         core.native.leave(_key(args[0], _last(find(args, kwargs))))
 
-    core.copy_names(function, end)
-    return end
+    return core.hook_timer(function, core.END, rows[0].module, leave)
 
 
 def _makes_context(function, find, rows, index=None):

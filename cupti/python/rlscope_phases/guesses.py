@@ -45,11 +45,10 @@ def _look_through(name, module):
 
 
 def _judge(cls):
-    if any(hasattr(cls, name) for name in environments.NOT_OF_ENVIRONMENTS):
+    if environments.is_something_else(cls):
         return
     step, reset = getattr(cls, "step", None), getattr(cls, "reset", None)
-    is_step = type(step) is core.Function and environments.takes_action(step)
-    if is_step and type(reset) is core.Function:
+    if core.is_free(step) and environments.takes_action(step) and core.is_free(reset):
         methods = ("reset", "step", "step_async", "step_wait")
         core.hook_steps(cls, methods, environments.steps_of, is_guess=True)
         core.hook_own(cls, ("close",), core.CLOSE)

@@ -40,8 +40,8 @@ def _hook_optimizer(torch):
     learn, learned = core.native.learn, core.native.learned
 
     def before_step(optimizer, args, kwargs):
-        # In a graph that is being compiled this folds to nothing.
-        if not is_compiling():
+        # In a graph that is being compiled this folds to nothing. A closure may act before it.
+        if not is_compiling() and (args[1] if len(args) > 1 else kwargs.get("closure")) is None:
             learn()
 
     optimizers = sys.modules[torch.optim.Optimizer.__module__]
