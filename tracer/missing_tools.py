@@ -47,9 +47,14 @@ _LESS = "hint: RLSCOPE_RECORDER=off pip install ... builds only what reads trace
 def message(environment: Mapping[str, str]) -> str:
     """Return all that is missing and what installs it; nothing where no program is missing.
 
+    Or that it is not known what to build.
+
     Of programs it is known that they are missing; headers may be where only CMake looks.
     """
     asked = environment.get("RLSCOPE_RECORDER", "").upper()
+    if asked not in ("", "AUTO", "ON", "OFF"):
+        said = f"RLSCOPE_RECORDER is {environment['RLSCOPE_RECORDER']}"
+        return f"{said}\nhint: RLSCOPE_RECORDER=on, off or auto"
     records = asked == "ON" or (asked in ("", "AUTO") and _can_record())
     programs = [*_COMPILERS, *(_FOR_BPF if records else ())]
     missing = [need for need in programs if not _is_program(need, environment)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from release_lib import pythons
 from release_lib.parts import sha256
-from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, output_of, run, say
+from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, only_one, output_of, run, say
 from release_lib.wheel_file import finish
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def build(found: Mapping[str, Path], machine: Machine, wanted: Sequence[str]) ->
 
 def reproduce(version: str, machine: Machine) -> int:
     """Build a wheel of dist/ again in another folder; returns 1 where it is not the same."""
-    (archive,) = DIST.glob("*.tar.gz")
-    (wheel,) = DIST.glob(f"*-cp{version.replace('.', '')}-*_{machine.name}.whl")
+    archive = only_one(DIST, "*.tar.gz")
+    wheel = only_one(DIST, f"*-cp{version.replace('.', '')}-*_{machine.name}.whl")
     elsewhere = WORK / "again" / "in" / "another-place"
     shutil.rmtree(elsewhere, ignore_errors=True)
     elsewhere.mkdir(parents=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from release_lib import in_pod, machines, pythons, roots
 from release_lib.parts import sha256
-from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, say
+from release_lib.running import DIST, REPOSITORY, WORK, ReleaseError, only_one, say
 from release_lib.wheel_file import built_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def check(names: Sequence[str], *, sdist: bool) -> int:
 
 def require_one_source() -> None:
     """Raise ReleaseError where a wheel in dist/ was not built of the source archive beside it."""
-    (archive,) = DIST.glob("*.tar.gz")
+    archive = only_one(DIST, "*.tar.gz")
     for wheel in DIST.glob("*.whl"):
         if built_of(wheel) != sha256(archive):
             raise ReleaseError(f"{wheel.name} is of other sources than {archive.name}: build again")
@@ -189,7 +189,7 @@ def _print_matrix(rows: Sequence[Sequence[str]]) -> None:
 
 def _try_sdist(shared: Path) -> bool:
     """Install the source archive with too little, with the least, and with what README.md names."""
-    archive = next(DIST.glob("*.tar.gz"))
+    archive = only_one(DIST, "*.tar.gz")
     log = WORK / "logs/check-sdist.log"
     path = f"/mnt/shared/{archive.name}"
     switch = "RLSCOPE_RECORDER"

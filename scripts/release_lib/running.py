@@ -22,6 +22,16 @@ class ReleaseError(Exception):
     """Something that ends the script, in a sentence."""
 
 
+def only_one(folder: Path, pattern: str) -> Path:
+    """Return the file of a folder that is called so; ReleaseError where it is not just one."""
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise ReleaseError(
+            f"{len(found)} of {folder.name}/{pattern}: scripts/release build --testing makes them"
+        )
+    return found[0]
+
+
 def say(text: str, *, stream: TextIO | None = None) -> None:
     """Write a line at once."""
     print(text, file=stream or sys.stdout, flush=True)

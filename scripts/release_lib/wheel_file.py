@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from release_lib import parts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from release_lib.machines import Machine
@@ -51,6 +52,7 @@ def finish(  # noqa: PLR0913 - each is a place
         lines.append(f"License-File: third_party/{name}.txt")
     metadata, _ = members[f"{folder}/METADATA"]
     head, _, body = metadata.decode().partition("\n\n")
+    head = _with_licences_of(found, head)
     text = "\n".join([head, *lines]) + "\n\n" + body
     members[f"{folder}/METADATA"] = (text.encode(), False)
     contents = {name: data for name, (data, _) in members.items() if ".so" in name}
@@ -58,6 +60,18 @@ def finish(  # noqa: PLR0913 - each is a place
     members[f"{folder}/{SBOM}"] = (bill, False)
     members[record] = (_record(members, record), False)
     return _write(out / wheel.name, members, record, epoch)
+
+
+def _with_licences_of(found: Sequence[parts.Part], head: str) -> str:
+    """Return the metadata whose expression of licences has those of what travels, too."""
+    theirs = dict.fromkeys(
+        f"({part.licence})" if " " in part.licence else part.licence for part in found
+    )
+    own = "License-Expression: "
+    lines = [
+        " AND ".join([line, *theirs]) if line.startswith(own) else line for line in head.split("\n")
+    ]
+    return "\n".join(lines)
 
 
 def built_of(wheel: Path) -> str:

@@ -18,6 +18,7 @@ from conftest import in_matrix
 from damaged_spool import build
 from recording import COMMAND, USER, assert_conserved, query, rlscope, until
 from rlscope_trace.confinement import CAPABILITIES, RECORDING
+from rlscope_trace.installed import PACKAGE
 from trace_builder import REPOSITORY
 
 if TYPE_CHECKING:
@@ -285,8 +286,34 @@ def test_under_sudo_a_trace_of_root_stays_closed(folder: Path, tmp_path: Path) -
         assert "Traceback" not in done.stderr
 
 
+def test_an_installation_that_is_closed_to_the_user_works_and_opens_nothing_else(
+    folder: Path, tmp_path: Path
+) -> None:
+    """As a virtual environment below /root; modules and the files beside them are read."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for name in ("rlscope_trace", "rlscope_analysis"):
+        shutil.copytree(PACKAGE.parent / name, closed / name)
+    environment = {**under_sudo(), "PYTHONPATH": str(closed)}
+    record(folder / "trace.duckdb", "sleep", "0.2", environment=environment)
+    record(tmp_path / "secret.duckdb", "true", environment=dict(os.environ))
+
+    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *words], env=environment, cwd=folder,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    for words in ("summarize --all", "explain", "report -o a.html", "export chrome -o a.json"):
+        name, *rest = words.split()
+        done = run(name, *rest[: name == "export"], "trace.duckdb", *rest[name == "export" :])
+        assert done.returncode == 0, done.stderr
+    done = run("summarize", tmp_path / "secret.duckdb")
+    assert done.returncode == 1
+    assert "is not permitted" in done.stderr
+
+
 def test_nsys_has_no_right_that_the_user_has_not(folder: Path) -> None:
-    """The installation of the tests is closed to the user: the command itself can read all."""
     export = shutil.copy(REPOSITORY / "tests/data/nsys/mock.sqlite", folder)
     nsys = folder / "nsys"
     nsys.write_text(f'#!/bin/sh\ngrep Cap /proc/self/status > {folder}/caps\ncp {export} "$5"\n')

@@ -169,6 +169,13 @@ def test_a_tool_that_is_missing_is_told_without_cmake(
     assert said[-1].startswith("hint: RLSCOPE_RECORDER=off pip install ")
 
 
+def test_a_word_that_is_none_is_refused_before_anything_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = lacking(monkeypatch, "clang", RLSCOPE_RECORDER="True")
+    assert said == ["RLSCOPE_RECORDER is True", "hint: RLSCOPE_RECORDER=on, off or auto"]
+
+
 def test_what_only_reads_needs_no_clang(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         lacking(monkeypatch, "clang", "llvm-strip", "llvm-strip-14", RLSCOPE_RECORDER="off") == []

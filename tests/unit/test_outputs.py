@@ -268,6 +268,22 @@ def test_what_is_no_file_is_never_replaced(tmp_path: Path, kind: int, *, overwri
     assert output.lstat() == before
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_link_to_what_is_open_is_never_replaced(tmp_path: Path, *, overwrite: bool) -> None:
+    """As /dev/stdout: the hint to overwrite it would take it from all programs."""
+    with (tmp_path / "open").open("w") as file:
+        link = tmp_path / "stdout"
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        for output in (link, Path(f"/proc/self/fd/{file.fileno()}")):
+            with (
+                open_place(output) as place,
+                pytest.raises(OutputExistsError, match="is no file") as reported,
+            ):
+                place.refuse_existing(overwrite=overwrite)
+            assert reported.value.hint == "-o FILE.duckdb"
+    assert link.is_symlink()
+
+
 @pytest.mark.parametrize(
     "write",
     [

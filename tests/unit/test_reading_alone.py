@@ -218,6 +218,22 @@ def test_a_module_that_does_not_load_is_one_error_with_what_mends_it(
     assert any("pip install --force-reinstall --no-deps WHEEL" in line for line in said)
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("words", ["summarize", "report -o a.html", "record -- true", "doctor"])
+def test_without_proc_there_is_one_error(tmp_path: Path, words: str) -> None:
+    """As in a plain chroot."""
+    script = 'mount -t tmpfs none /proc && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh",
+         sys.executable, "-m", "rlscope_trace", *words.split()],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: there is no /proc here")
+    assert hint == "hint: mount -t proc proc /proc"
+
+
 def test_other_profilers_are_imported(tmp_path: Path) -> None:
     made = write_kineto(tmp_path / "a.json", [kernel("k", 1, 2)])
     done = command("import", "kineto", made, "-o", tmp_path / "a.duckdb")

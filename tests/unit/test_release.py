@@ -23,7 +23,8 @@ BUILT = {
     "rlscope_trace/lib/libbpf.so.1": b"libbpf",
     "rlscope_trace/lib/libZydis.so.4.0": b"zydis",
     "rlscope_trace.libs/libelf-1a2b.so.1": b"libelf",
-    f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: r\nVersion: 1.2\n\nwords\n\nmore\n",
+    f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: r\nVersion: 1.2\n"
+    b"License-Expression: Apache-2.0\n\nwords\n\nmore\n",
     f"{INFO}/sboms/auditwheel.cdx.json": b"the machine it ran on",
     f"{INFO}/RECORD": b"stale",
 }
@@ -106,12 +107,16 @@ def test_licences_and_parts_of_others_travel_along(tmp_path: Path, tools: Path) 
         names = wheel.namelist()
         head, _, body = wheel.read(f"{INFO}/METADATA").decode().partition("\n\n")
         bill = json.loads(wheel.read(f"{INFO}/sboms/rlscope-trace.cdx.json"))
-        reported = [line.removeprefix("License-File: ") for line in head.splitlines()[3:]]
+        expression, *reported = [line.partition(": ")[2] for line in head.splitlines()[3:]]
         texts = {name: wheel.read(f"{INFO}/licenses/{name}") for name in reported}
     assert texts["third_party/libelf.txt"].startswith(b"licence of libelf1")
     assert texts["third_party/LGPL-3.txt"] == b"text of LGPL-3"
     assert "third_party/GPL-1.txt" not in texts
     assert body == "words\n\nmore\n"
+    assert expression == (
+        "Apache-2.0 AND (LGPL-2.1-only OR BSD-2-Clause)"
+        " AND (LGPL-3.0-or-later OR GPL-2.0-or-later) AND MIT AND BSD-3-Clause"
+    )
     assert {f"{INFO}/licenses/{name}" for name in reported} <= set(names)
     assert f"{INFO}/sboms/auditwheel.cdx.json" not in names
     parts = {part["name"]: part for part in bill["components"]}

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import functools
+import importlib
 import os
 import stat
 import struct
 import threading
 from contextlib import contextmanager, suppress
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlscope_trace.outputs.trusted import closing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from rlscope_trace.privileges import Identity
 
@@ -76,7 +79,7 @@ _CHANGE_FOLDER = sum(1 << bit for bit in range(4, 14))
 # The first that lets files be moved between folders, and the first that knows of cutting them off.
 _MOVES, _CUTS = 2, 3
 
-_only_for_imports: list[bool] = []
+_only_for_ourselves: list[bool] = []
 """Whether capabilities are effective at imports only."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -99,10 +102,10 @@ def confine(
         os.setgroups(identity.groups)
         os.setresgid(identity.gid, identity.gid, identity.gid)
         os.setresuid(identity.uid, identity.uid, identity.uid)
-    _set_capabilities(mask | laid_aside, effective=0 if _only_for_imports else mask)
+    _set_capabilities(mask | laid_aside, effective=0 if _only_for_ourselves else mask)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if (
-        not _only_for_imports
+        not _only_for_ourselves
         and mask >> CAPABILITIES["CAP_DAC_READ_SEARCH"] & 1
         and not _can_read_ourselves()
     ):
@@ -115,29 +118,40 @@ def needed_to_read_ourselves() -> frozenset[str]:
     return NOTHING if _can_read_ourselves() else READING
 
 
-def use_only_for_imports(rights: Collection[str]) -> None:
-    """Have these capabilities effective while a module is imported, and at no other time.
+def use_only_for_ourselves(rights: Collection[str]) -> None:
+    """Have these capabilities effective while this installation is read, and at no other time.
 
+    That is where a module is imported, or a file of a package read as importlib.resources does.
     They stay permitted: that keeps files of root from being opened by name, not from whoever has
     taken this process over.
     """
-    wanted = _mask(rights)
-    real, is_open = builtins.__import__, threading.local()
+    wanted, is_open = _mask(rights), threading.local()
 
-    def import_module(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as of builtins
-        if getattr(is_open, "now", False):
-            return real(*arguments, **named)
-        is_open.now = True
-        try:
-            _set_capabilities(_permitted(), effective=_permitted() & wanted)
-            return real(*arguments, **named)
-        finally:
-            _set_capabilities(_permitted(), effective=0)
-            is_open.now = False
+    def with_rights(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever it takes
+            if getattr(is_open, "now", False):
+                return function(*arguments, **named)
+            is_open.now = True
+            try:
+                _set_capabilities(_permitted(), effective=_permitted() & wanted)
+                return function(*arguments, **named)
+            finally:
+                _set_capabilities(_permitted(), effective=0)
+                is_open.now = False
 
-    if not _only_for_imports:
-        _only_for_imports.append(True)
-        builtins.__import__ = import_module
+        return call
+
+    if _only_for_ourselves:
+        return
+    _only_for_ourselves.append(True)
+    builtins.__import__ = with_rights(builtins.__import__)
+    importlib.import_module = with_rights(importlib.import_module)
+    path = type(Path())
+    # What joinpath() makes of one is one, too.
+    own = type("OwnFile", (path,), {"read_text": with_rights(path.read_text)})
+    files = with_rights(resources.files)
+    resources.files = lambda package: own(str(files(package)))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlscope_trace.confinement import (
@@ -20,7 +21,7 @@ from rlscope_trace.confinement import (
     needed_for_perf_events,
     needed_to_read_ourselves,
     needed_to_write,
-    use_only_for_imports,
+    use_only_for_ourselves,
 )
 from rlscope_trace.errors import TracerError
 from rlscope_trace.outputs.place import PRIVATE_MODE, open_place
@@ -29,8 +30,6 @@ from rlscope_trace.privileges import invoking_environment
 from rlscope_trace.system_calls import refuse_all_but_saving
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rlscope_trace.privileges import Identity
 
 _is_own_process = False
@@ -39,17 +38,23 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _PLACES = ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
 # What root needs to write into a folder of another user.
 _OVERRIDE = frozenset({"CAP_DAC_OVERRIDE"})
+_OWN_STATUS = Path("/proc/self/status")
 _ROOT_HINT = "env -u SUDO_UID -u SUDO_GID rlscope-trace ... is root itself"
 
 
 def own_process() -> None:
-    """Say that this process is a command and nothing else.
+    """Say that this process is a command and nothing else. Raises TracerError without /proc.
 
     Any other, which calls the command line from Python, keeps its rights. So does one on a system
     that has none of these: capabilities, Landlock and seccomp are of Linux.
     """
     global _is_own_process
     _is_own_process = sys.platform == "linux"
+    if _is_own_process and not _OWN_STATUS.exists():
+        raise TracerError(
+            "there is no /proc here, which tells what rights this process has to give up",
+            hint="mount -t proc proc /proc",
+        )
     # Threads of numerical libraries would keep the rights of the moment that they are loaded at.
     os.environ.update(dict.fromkeys(_THREADS, "1"))
 
@@ -135,7 +140,7 @@ def _to_load_modules() -> frozenset[str]:
     """Return what stays so that modules can be loaded, and see that it is used for nothing else."""
     keep = needed_to_read_ourselves() if _is_own_process else NOTHING
     if keep:
-        use_only_for_imports(keep)
+        use_only_for_ourselves(keep)
     return keep
 
 

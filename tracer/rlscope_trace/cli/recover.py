@@ -13,7 +13,7 @@ from rlscope_trace.cli.interrupts import second_interrupt_stops
 from rlscope_trace.cli.saving import report, save_trace
 from rlscope_trace.errors import SpoolError, UsageError
 from rlscope_trace.outputs.names import require_possible, require_utf8
-from rlscope_trace.outputs.trusted import ForeignLinkError, closing, open_folder
+from rlscope_trace.outputs.trusted import ForeignLinkError, closing, open_folder, path_of
 from rlscope_trace.privileges import invoking_identity
 from rlscope_trace.rights import become_saver
 from rlscope_trace.spool.directory import Spool, open_spool
@@ -78,7 +78,7 @@ def _opened(spool: Path) -> Iterator[Spool]:
         yield open_spool(spool)
         return
     with closing(descriptor):
-        yield open_spool(Path(f"/proc/self/fd/{descriptor}"), shown=spool)
+        yield open_spool(path_of(descriptor) or spool, shown=spool)
 
 
 def _default_output(spool: Path) -> Path:

@@ -85,11 +85,18 @@ class Place:
         found = self.status()
         if found is not None and stat.S_ISDIR(found.st_mode):
             raise OutputExistsError(f"{self.path} is a directory", hint=elsewhere)
-        if found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        if found is not None and not self._is_file(found):
             # Others work with it, as with /dev/null, whoever has the right to replace it.
             raise OutputExistsError(f"{self.path} is no file", hint=elsewhere)
         if found is not None and not overwrite:
             raise OutputExistsError(f"{self.path} exists already", hint="overwrite it with --force")
+
+    def _is_file(self, found: os.stat_result) -> bool:
+        """Tell whether it can be replaced: a file, or a link but one such as /dev/stdout."""
+        if not stat.S_ISLNK(found.st_mode):
+            return stat.S_ISREG(found.st_mode)
+        places = (os.readlink(self.path.name, dir_fd=self.folder), str(self.path.parent.resolve()))
+        return not any(place.startswith("/proc/") for place in places)
 
     @contextmanager
     def unfinished(self) -> Iterator[PrivateFolder]:
