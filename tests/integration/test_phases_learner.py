@@ -153,7 +153,7 @@ begin = now()
 def closure():
     start = now(); walk.step(0); add("simulation", start)
     loss = network(torch.randn(256, 16)).square().mean()
-    optimizer.zero_grad(); loss.backward()
+    busy(0.02); optimizer.zero_grad(); loss.backward()
     return loss
 for update in range(40):
     start = now(); optimizer.step(closure); add("all", start)
@@ -172,7 +172,7 @@ for update in range(60):
     with torch.no_grad(): network(torch.zeros(1, 16))
     start = now(); walk.step(0); add("simulation", start)
     batch = buffer.sample()
-    start = now(); busy(0.004); learn(network(batch).square().mean()); add("backpropagation", start)
+    start = now(); busy(0.015); learn(network(batch).square().mean()); add("backpropagation", start)
 walk.step(0)
 """
 )
