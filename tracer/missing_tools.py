@@ -47,9 +47,8 @@ _LESS = "hint: RLSCOPE_RECORDER=off pip install ... builds only what reads trace
 def message(environment: Mapping[str, str]) -> str:
     """Return all that is missing and what installs it; nothing where no program is missing.
 
-    Or that it is not known what to build.
-
-    Of programs it is known that they are missing; headers may be where only CMake looks.
+    Of programs it is known that they are missing; headers may be where only CMake looks. A word
+    that does not say what to build comes first.
     """
     asked = environment.get("RLSCOPE_RECORDER", "").upper()
     if asked not in ("", "AUTO", "ON", "OFF"):
@@ -60,9 +59,11 @@ def message(environment: Mapping[str, str]) -> str:
     missing = [need for need in programs if not _is_program(need, environment)]
     if not missing:
         return ""
-    libraries = [*(_FOR_RECORDER if records else ()), *_FOR_ALL]
-    if records and platform.machine() == "x86_64":
-        libraries[1:1] = _FOR_X86_64
+    libraries = [
+        *(_FOR_RECORDER if records else ()),
+        *(_FOR_X86_64 if records and platform.machine() == "x86_64" else ()),
+        *_FOR_ALL,
+    ]
     missing += [need for need in libraries if not _is_header(need.header)]
     return "\n".join(_lines(missing, records=records))
 

@@ -87,10 +87,7 @@ def source_archive(folder: Path) -> Path:
     log = WORK / "logs/sdist.log"
     checkout = WORK / "checkout"
     shutil.rmtree(checkout, ignore_errors=True)
-    checkout.mkdir(parents=True)
-    output_of("git", "archive", "--output", WORK / "checkout.tar", "HEAD")
-    with tarfile.open(WORK / "checkout.tar") as tar:
-        tar.extractall(checkout, filter="data")
+    check_out(checkout)
     tools = _tools()
     script = (
         "from scikit_build_core.build import build_sdist as b; import sys; print(b(sys.argv[1]))"
@@ -100,6 +97,14 @@ def source_archive(folder: Path) -> Path:
         env={"SOURCE_DATE_EPOCH": epoch})  # fmt: skip
     (made,) = folder.glob("*.tar.gz")
     return made
+
+
+def check_out(folder: Path) -> None:
+    """Put what is committed into a folder."""
+    folder.mkdir(parents=True)
+    output_of("git", "archive", "--output", WORK / "checkout.tar", "HEAD")
+    with tarfile.open(WORK / "checkout.tar") as tar:
+        tar.extractall(folder, filter="data")
 
 
 def _tools() -> Path:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tarfile
 import time
 from typing import TYPE_CHECKING
 
-from release_lib import checking, in_root, roots
-from release_lib.running import DIST, WORK, output_of, say
+from release_lib import building, checking, in_root, roots
+from release_lib.running import DIST, WORK, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +27,7 @@ def _works(name: str) -> bool:
     root = roots.copy_of(roots.make(name), "demo")
     # It would install them itself, but knows nothing of RLSCOPE_APT.
     roots.install(root, "python3", "python3-venv", log=WORK / f"logs/demo-{name}.log")
-    output_of("git", "archive", "--output", WORK / "checkout.tar", "HEAD")
-    with tarfile.open(WORK / "checkout.tar") as tar:
-        tar.extractall(root / "demo", filter="data")
+    building.check_out(root / "demo")
     shutil.copytree(DIST, root / "demo/dist")
     begun = time.monotonic()
     words = roots.entering(root, "/demo/scripts/demo", "--wheel", "--seconds", "10")

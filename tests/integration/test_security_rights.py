@@ -304,9 +304,11 @@ def test_an_installation_that_is_closed_to_the_user_works_and_opens_nothing_else
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
-    for words in ("summarize --all", "explain", "report -o a.html", "export chrome -o a.json"):
-        name, *rest = words.split()
-        done = run(name, *rest[: name == "export"], "trace.duckdb", *rest[name == "export" :])
+    for words in (
+        "summarize trace.duckdb --all", "explain trace.duckdb",
+        "report trace.duckdb -o a.html", "export chrome trace.duckdb -o a.json",
+    ):  # fmt: skip
+        done = run(*words.split())
         assert done.returncode == 0, done.stderr
     done = run("summarize", tmp_path / "secret.duckdb")
     assert done.returncode == 1

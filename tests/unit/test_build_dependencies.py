@@ -50,11 +50,16 @@ def cmake(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def configure(folder: Path, *options: str) -> tuple[int, list[str]]:
-    """Configure with these; return the exit code and the packages that are named."""
+def ask(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Configure a project that only looks for what is needed."""
     project = "cmake_minimum_required(VERSION 3.25)\nproject(dependencies LANGUAGES NONE)\n"
     (folder / "CMakeLists.txt").write_text(f'{project}include("{DEPENDENCIES}")\n')
-    done = cmake("-S", folder, "-B", folder / "build", "-G", "Unix Makefiles", *options)
+    return cmake("-S", folder, "-B", folder / "build", "-G", "Unix Makefiles", *options)
+
+
+def configure(folder: Path, *options: str) -> tuple[int, list[str]]:
+    """Configure with these; return the exit code and the packages that are named."""
+    done = ask(folder, *options)
     named = re.findall(r"hint: sudo apt-get install (.*)", done.stderr)
     assert len(named) <= 1, done.stderr
     return done.returncode, named[0].split() if named else []
@@ -84,10 +89,7 @@ def test_without_a_compiler_nothing_that_is_there_is_called_missing(tmp_path: Pa
 
 
 def test_a_word_that_is_none_is_refused(tmp_path: Path) -> None:
-    project = f'cmake_minimum_required(VERSION 3.25)\nproject(a NONE)\ninclude("{DEPENDENCIES}")\n'
-    (tmp_path / "CMakeLists.txt").write_text(project)
-    said = cmake("-S", tmp_path, "-B", tmp_path / "b", "-DRLSCOPE_RECORDER=maybe").stderr
-    done = prepare_metadata(tmp_path, said, 1)
+    done = prepare_metadata(tmp_path, ask(tmp_path, "-DRLSCOPE_RECORDER=maybe").stderr, 1)
     assert [line.strip() for line in done.stderr.split("\n")] == [
         "", "RLSCOPE_RECORDER is maybe", "hint: RLSCOPE_RECORDER=on, off or auto", "", ""
     ]  # fmt: skip

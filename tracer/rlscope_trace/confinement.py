@@ -80,7 +80,7 @@ _CHANGE_FOLDER = sum(1 << bit for bit in range(4, 14))
 _MOVES, _CUTS = 2, 3
 
 _only_for_ourselves: list[bool] = []
-"""Whether capabilities are effective at imports only."""
+"""Whether capabilities are effective only while this installation is read."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -125,6 +125,9 @@ def use_only_for_ourselves(rights: Collection[str]) -> None:
     They stay permitted: that keeps files of root from being opened by name, not from whoever has
     taken this process over.
     """
+    if _only_for_ourselves:
+        return
+    _only_for_ourselves.append(True)
     wanted, is_open = _mask(rights), threading.local()
 
     def with_rights(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,9 +145,6 @@ def use_only_for_ourselves(rights: Collection[str]) -> None:
 
         return call
 
-    if _only_for_ourselves:
-        return
-    _only_for_ourselves.append(True)
     builtins.__import__ = with_rights(builtins.__import__)
     importlib.import_module = with_rights(importlib.import_module)
     path = type(Path())

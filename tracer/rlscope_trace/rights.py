@@ -137,7 +137,7 @@ def become_reader(identity: Identity | None) -> None:
 
 
 def _to_load_modules() -> frozenset[str]:
-    """Return what stays so that modules can be loaded, and see that it is used for nothing else."""
+    """Return what stays to read this installation, and see that it is used for nothing else."""
     keep = needed_to_read_ourselves() if _is_own_process else NOTHING
     if keep:
         use_only_for_ourselves(keep)

@@ -97,12 +97,8 @@ GROUP BY 1, t.thread_id ORDER BY sum(l.duration_ns) DESC, t.thread_id LIMIT 1
 """
 # Of which causes the time of the one function is.
 _CAUSES_SQL = """
-SELECT any_value(function) OVER () AS function, code, share FROM (
-  SELECT
-    any_value(function) AS function, code,
-    sum(time_ns) / (SELECT sum(time_ns) FROM _steady_iteration) AS share
-  FROM limit_function GROUP BY code
-) ORDER BY share DESC, code
+SELECT function, code, sum(time_ns) / (SELECT sum(time_ns) FROM _steady_iteration) AS share
+FROM limit_function GROUP BY function, code ORDER BY share DESC, code
 """
 # Which CPUs the thread ran on that waits most for one, and how much of the time each CPU had a
 # thread of the program.

@@ -223,6 +223,7 @@ class Place:
             name = f"{name}.partial-{secrets.token_hex(8)}"
         source = path_of(file)
         if source is None:
+            # As a file system without links says it: then the file is moved.
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         try:
             os.link(source, name, dst_dir_fd=self.folder, follow_symlinks=True)
