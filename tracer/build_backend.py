@@ -1,7 +1,7 @@
 """The build backend: scikit-build-core, which first sees whether all is there that a build needs.
 
-pip fetches CMake for a build, and what the package needs to run. That a compiler is missing is said
-before that, by missing_tools.py; all else by dependencies.cmake, as soon as there is a CMake.
+pip fetches CMake for a build, and what the package needs to run. What is missing is said
+before that, by missing_tools.py; what only CMake can tell by dependencies.cmake, once there is one.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ include("{dependencies}")
 """
 
 
-def get_requires_for_build_wheel(*arguments: Any, **named: Any) -> list[str]:  # noqa: ANN401
-    """Return what pip fetches for a build, or exit where a tool is missing."""
-    _require_tools()
-    return list(build.get_requires_for_build_wheel(*arguments, **named))
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:  # noqa: ANN401
+    """Return what pip fetches for a build, or exit where something is missing."""
+    _require_tools(config_settings)
+    return list(build.get_requires_for_build_wheel(config_settings))
 
 
-def get_requires_for_build_editable(*arguments: Any, **named: Any) -> list[str]:  # noqa: ANN401
-    """Return what pip fetches for a build, or exit where a tool is missing."""
-    _require_tools()
-    return list(build.get_requires_for_build_editable(*arguments, **named))
+def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:  # noqa: ANN401
+    """Return what pip fetches for a build, or exit where something is missing."""
+    _require_tools(config_settings)
+    return list(build.get_requires_for_build_editable(config_settings))
 
 
 def prepare_metadata_for_build_wheel(*arguments: Any, **named: Any) -> str:  # noqa: ANN401
@@ -50,8 +50,8 @@ def prepare_metadata_for_build_editable(*arguments: Any, **named: Any) -> str:  
     return build.prepare_metadata_for_build_editable(*arguments, **named)
 
 
-def _require_tools() -> None:
-    if said := missing_tools.message(os.environ):
+def _require_tools(settings: Any) -> None:  # noqa: ANN401
+    if said := missing_tools.message(os.environ, elsewhere=bool(settings)):
         raise SystemExit(f"\n{said}\n")
 
 

@@ -1,9 +1,11 @@
-"""Which tools a build lacks, told without CMake; dependencies.cmake has the same packages."""
+"""What a build lacks, told without CMake; dependencies.cmake has the same packages."""
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -44,28 +46,33 @@ ALL = (*_COMPILERS, *_FOR_BPF, *_FOR_RECORDER, *_FOR_X86_64, *_FOR_ALL)
 _LESS = "hint: RLSCOPE_RECORDER=off pip install ... builds only what reads traces, and needs less"
 
 
-def message(environment: Mapping[str, str]) -> str:
-    """Return all that is missing and what installs it; nothing where no program is missing.
+def message(environment: Mapping[str, str], *, elsewhere: bool = False) -> str:
+    """Return all that is missing and what installs it; nothing where all was found.
 
-    Of programs it is known that they are missing; headers may be where only CMake looks. A word
-    that does not say what to build comes first.
+    elsewhere: CMake was told where to look, so that it alone knows which headers are there, unless
+    a program is missing. A variable whose value cannot be comes first.
     """
     asked = environment.get("RLSCOPE_RECORDER", "").upper()
     if asked not in ("", "AUTO", "ON", "OFF"):
         said = f"RLSCOPE_RECORDER is {environment['RLSCOPE_RECORDER']}"
         return f"{said}\nhint: RLSCOPE_RECORDER=on, off or auto"
+    for need in _COMPILERS:
+        if (own := _own(need, environment)) and not shutil.which(own):
+            return (
+                f"{need.variable} is {own}, which is no program here\nhint: unset {need.variable}"
+            )
     records = asked == "ON" or (asked in ("", "AUTO") and _can_record())
     programs = [*_COMPILERS, *(_FOR_BPF if records else ())]
     missing = [need for need in programs if not _is_program(need, environment)]
-    if not missing:
+    if not missing and (elsewhere or _is_told_where(environment)):
         return ""
     libraries = [
         *(_FOR_RECORDER if records else ()),
         *(_FOR_X86_64 if records and platform.machine() == "x86_64" else ()),
         *_FOR_ALL,
     ]
-    missing += [need for need in libraries if not _is_header(need.header)]
-    return "\n".join(_lines(missing, records=records))
+    missing += [need for need in libraries if not _is_header(need.header, environment)]
+    return "\n".join(_lines(missing, records=records)) if missing else ""
 
 
 def _lines(missing: Iterable[Need], *, records: bool) -> list[str]:
@@ -82,12 +89,35 @@ def _can_record() -> bool:
     return sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
 
 
+def _is_told_where(environment: Mapping[str, str]) -> bool:
+    """Tell whether CMake looks where only it knows; outside Linux there are more such folders."""
+    told = ("CMAKE_", "SKBUILD_", "PKG_CONFIG_", "ZLIB_", "CONDA_PREFIX")
+    return sys.platform != "linux" or any(name.startswith(told) for name in environment)
+
+
+def _own(need: Need, environment: Mapping[str, str]) -> str:
+    """Return the program that the environment names; empty: none."""
+    return next(iter(environment.get(need.variable, "").split()), "")
+
+
 def _is_program(need: Need, environment: Mapping[str, str]) -> bool:
-    own = environment.get(need.variable, "").split()[:1]
-    return any(map(shutil.which, (*own, *need.programs)))
+    return any(shutil.which(name) for name in (_own(need, environment), *need.programs) if name)
 
 
-def _is_header(name: str) -> bool:
-    roots = (sys.prefix, "/usr/local", "/usr")
+def _is_header(name: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether CMake would find it: beside a folder of PATH, or as the compiler does."""
+    roots = (sys.prefix, "/usr/local", "/usr", *map(os.path.dirname, os.get_exec_path(environment)))
     folders = [sysconfig.get_path("include"), *(f"{root}/include" for root in roots)]
-    return any(Path(folder, name).exists() for folder in folders)
+    return any(Path(folder, name).exists() for folder in folders) or _compiles(name, environment)
+
+
+def _compiles(header: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether a compiler finds a header where its machine has some of its own."""
+    need = _COMPILERS[0]
+    names = (_own(need, environment), *need.programs)
+    program = next(filter(None, map(shutil.which, filter(None, names))), None)
+    if program is None:
+        return False
+    text = f"#if !__has_include(<{header}>)\n#error\n#endif\n"
+    command = [program, "-E", "-x", "c++", "-"]
+    return subprocess.run(command, input=text.encode(), capture_output=True).returncode == 0

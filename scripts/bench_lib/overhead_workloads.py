@@ -25,18 +25,19 @@ class Workload:
         return [*marks, python, str(_PROGRAMS / f"{self.program}.py"), *self.arguments]
 
 
-def _sb3(name: str, algorithm: str, envs: int, steps: int, *more: str) -> Workload:
+def sb3(name: str, algorithm: str, envs: int, steps: int, *more: str) -> Workload:
+    """Return one of Stable-Baselines3."""
     arguments = (f"--algorithm={algorithm}", f"--envs={envs}", f"--steps={steps}", *more)
     return Workload(name, "rl_sb3", arguments, steps)
 
 
 WORKLOADS = (
     # The shortest step of a common library: about 63 us on a quiet machine.
-    _sb3("sb3-a2c-16", "a2c", 16, 120_000),
-    _sb3("sb3-a2c", "a2c", 1, 10_000),
-    _sb3("sb3-ppo", "ppo", 4, 24_576),
-    _sb3("sb3-ppo-subproc", "ppo", 4, 20_480, "--vector=subproc"),
-    _sb3("sb3-dqn", "dqn", 1, 14_000),
+    sb3("sb3-a2c-16", "a2c", 16, 120_000),
+    sb3("sb3-a2c", "a2c", 1, 10_000),
+    sb3("sb3-ppo", "ppo", 4, 24_576),
+    sb3("sb3-ppo-subproc", "ppo", 4, 20_480, "--vector=subproc"),
+    sb3("sb3-dqn", "dqn", 1, 14_000),
     Workload("sac-halfcheetah", "rl_sac", ("--env=HalfCheetah-v5", "--steps=1000"), 1000),
     Workload(
         "ppo-halfcheetah", "rl_ppo",

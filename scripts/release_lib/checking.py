@@ -103,7 +103,7 @@ def _try_layouts(shared: Path) -> bool:
     root = roots.copy_of(roots.make(_LAYOUT_ROOT), "layouts")
     log = WORK / "logs/check-layouts.log"
     roots.install(root, "python3", "python3-venv", "sudo", "passwd", log=log)
-    (wheel,) = _wheels(shared, "3.11", machines.HERE)
+    wheel = only_one(shared, f"*-cp311-*_{machines.HERE}.whl")
     trials = [("python3", wheel, "layouts"), *_prefix(root, shared)]
     good, cells = True, []
     for python, package, kind in trials:
@@ -132,7 +132,7 @@ def _try_containers(shared: Path) -> bool:
     """Record in containers: what the recorder is, and what it may, in each case of in_pod.py."""
     bare, log = roots.make(_LAYOUT_ROOT), WORK / "logs/check-containers.log"
     recorder, program = roots.copy_of(bare, "recorder"), roots.copy_of(bare, "program")
-    (wheel,) = _wheels(shared, "3.11", machines.HERE)
+    wheel = only_one(shared, f"*-cp311-*_{machines.HERE}.whl")
     roots.install(recorder, "python3", "python3-venv", log=log)
     roots.install(program, "python3", log=log)
     for words in (

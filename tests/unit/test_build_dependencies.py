@@ -153,7 +153,7 @@ def lacking(monkeypatch: pytest.MonkeyPatch, *programs: str, **environment: str)
     """Return what is said where these programs are missing, and all libraries but Python's."""
     there = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name in programs else there("sh"))
-    monkeypatch.setattr(missing_tools, "_is_header", lambda name: name == "Python.h")
+    monkeypatch.setattr(missing_tools, "_is_header", lambda name, _: name == "Python.h")
     monkeypatch.setattr(missing_tools.platform, "machine", lambda: "x86_64")
     return missing_tools.message(environment).splitlines()
 
@@ -179,18 +179,34 @@ def test_a_word_that_is_none_is_refused_before_anything_is_installed(
 
 
 def test_what_only_reads_needs_no_clang(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        lacking(monkeypatch, "clang", "llvm-strip", "llvm-strip-14", RLSCOPE_RECORDER="off") == []
-    )
+    said = lacking(monkeypatch, "clang", "llvm-strip", "llvm-strip-14", RLSCOPE_RECORDER="off")
+    assert said[-1] == "hint: sudo apt-get install rapidjson-dev zlib1g-dev"
 
 
 def test_a_compiler_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lacking(monkeypatch, "c++", "g++", "clang++", CXX="ccache /opt/c++") == []
-    assert lacking(monkeypatch, "c++", "g++", "clang++", "mine", CXX="mine") != []
+    told = {"CMAKE_PREFIX_PATH": "/opt"}
+    assert lacking(monkeypatch, "c++", "g++", "clang++", CXX="ccache /opt/c++", **told) == []
+    for variable in ("CXX", "CC"):
+        said = lacking(monkeypatch, "mine", **told, **{variable: "mine -O1"})
+        assert said == [f"{variable} is mine, which is no program here", f"hint: unset {variable}"]
 
 
-def test_where_only_a_library_is_missing_cmake_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lacking(monkeypatch) == []
+def test_where_only_headers_are_missing_it_is_said_unless_cmake_was_told_where_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install = "hint: sudo apt-get install libbpf-dev libzydis-dev rapidjson-dev zlib1g-dev"
+    assert install in lacking(monkeypatch)
+    assert lacking(monkeypatch, CMAKE_PREFIX_PATH="/opt") == []
+    assert missing_tools.message({}, elsewhere=True) == ""
+
+
+def test_headers_are_found_beside_programs_and_by_the_compiler(tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/mine.h").touch()
+    beside = {"PATH": f"{tmp_path}/bin:/usr/bin"}
+    assert missing_tools._is_header("mine.h", beside)
+    assert not missing_tools._is_header("mine.h", {"PATH": "/usr/bin"})
+    assert missing_tools._is_header("cstdio", {"PATH": "/usr/bin"})
 
 
 def prepare_metadata(folder: Path, cmake_says: str, code: int) -> subprocess.CompletedProcess[str]:

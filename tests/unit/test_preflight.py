@@ -16,6 +16,7 @@ from rlscope_trace.record.preflight import (
     bcc,
     capabilities,
     disk,
+    finding,
     kernel,
     package,
     phases,
@@ -67,6 +68,24 @@ def test_sudo_command_works_where_it_is_pasted(
     assert sudo_command(ARGV) == in_full
     monkeypatch.setattr(sys, "argv", ["-c"])
     assert sudo_command(ARGV) == SUDO_HINT
+
+
+def test_sudo_command_of_a_link_and_of_a_folder_on_the_path_of_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin/rlscope-trace"
+    program.parent.mkdir()
+    program.touch()
+    link = tmp_path / "rt"
+    link.symlink_to(program)
+    monkeypatch.setattr(sys, "argv", [str(link)])
+    assert sudo_command(ARGV) == f'sudo env "PATH=$PATH" {link} --pid 4242'
+    monkeypatch.setattr(finding, "_SITE", tmp_path)
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "rlscope_trace/__main__.py")])
+    monkeypatch.setenv("PYTHONPATH", f"/a:{tmp_path}")
+    told = f'sudo env "PATH=$PATH" PYTHONPATH={tmp_path} {program} --pid 4242'
+    assert sudo_command(ARGV) == told
 
 
 @pytest.mark.parametrize(

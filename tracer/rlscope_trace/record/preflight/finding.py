@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NAME = "rlscope-trace"
+# Where this installation is: the folder that holds the package.
+_SITE = Path(__file__).resolve().parents[3]
 
 Level = Literal["ok", "note", "warning", "error"]
 
@@ -35,15 +37,21 @@ def sudo_command(argv: Sequence[str]) -> str:
     the program to launch. The command itself is named in full: what ran it may have made a PATH
     for this command only, as `uv run`, `conda run` and others do.
     """
-    return f'sudo env "PATH=$PATH" {shell_line([*_itself(), *argv])}'
+    return f'sudo env "PATH=$PATH" {shell_line([*_where_it_lies(), *_itself(), *argv])}'
 
 
 def _itself() -> list[str]:
     """Return the command that runs, in full where that is known."""
     program = Path(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - links stay
-    if program.name == _NAME:
+    if _NAME in (program.name, Path(os.path.realpath(program)).name):
         return [str(program)]
     # Not `python -m`, which root would run with the modules of the current folder.
-    beside = Path(sys.executable).with_name(_NAME)
+    beside = (Path(sys.executable).with_name(_NAME), _SITE / "bin" / _NAME)
     is_module = program.parts[-2:] == (_NAME.replace("-", "_"), "__main__.py")
-    return [str(beside)] if is_module and beside.exists() else [_NAME]
+    return [next((str(path) for path in beside if is_module and path.exists()), _NAME)]
+
+
+def _where_it_lies() -> list[str]:
+    """Return the variable by which Python finds this installation, as of `pip install --target`."""
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return [f"PYTHONPATH={_SITE}"] if str(_SITE) in map(os.path.realpath, folders) else []
