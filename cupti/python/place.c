@@ -13,44 +13,51 @@
 static uint64_t table[TABLE_SIZE];
 static unsigned settled;
 
-static PyObject* name_of(PyObject** kept, const char* name) {
-  if (*kept == NULL) *kept = PyUnicode_InternFromString(name);
-  return *kept;
-}
+// Exported from Python 3.9 on, the last from 3.11; NULL before. By other names, as headers of some
+// versions declare them. Attributes of a frame say the same, and take three times as long.
+#define PYTHON(name) __asm__(#name) __attribute__((weak))
+extern PyObject* frame_code(PyObject* frame) PYTHON(PyFrame_GetCode);
+extern PyObject* frame_back(PyObject* frame) PYTHON(PyFrame_GetBack);
+extern int frame_instruction(PyObject* frame) PYTHON(PyFrame_GetLasti);
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
   return hash ^ (hash >> 32);
 }
 
-// Adds what the frame says to the number; false with an exception set.
-static bool add_frame(uint64_t* hash, PyObject* frame) {
-  static PyObject *code_name, *instruction_name;
-  PyObject* code = PyObject_GetAttr(frame, name_of(&code_name, "f_code"));
-  if (code == NULL) return false;
-  *hash = mix(*hash, (uint64_t)(uintptr_t)code);
-  Py_DECREF(code);
-  PyObject* instruction = PyObject_GetAttr(frame, name_of(&instruction_name, "f_lasti"));
-  if (instruction == NULL) return false;
-  *hash = mix(*hash, (uint64_t)PyLong_AsLong(instruction));
-  Py_DECREF(instruction);
-  return true;
+static PyObject* code_of(PyObject* frame) {
+  return frame_code != NULL ? frame_code(frame) : PyObject_GetAttrString(frame, "f_code");
+}
+
+// None or NULL: there is no other.
+static PyObject* back_of(PyObject* frame) {
+  return frame_back != NULL ? frame_back(frame) : PyObject_GetAttrString(frame, "f_back");
+}
+
+static long instruction_of(PyObject* frame) {
+  if (frame_instruction != NULL) return frame_instruction(frame);
+  PyObject* number = PyObject_GetAttrString(frame, "f_lasti");
+  const long instruction = number != NULL ? PyLong_AsLong(number) : -1;
+  Py_XDECREF(number);
+  return instruction;
 }
 
 uint64_t rls_place_of_call(void) {
-  static PyObject* back_name;
   uint64_t hash = 0;
   PyObject* frame = (PyObject*)PyEval_GetFrame();
   Py_XINCREF(frame);
   for (int depth = 0; depth < FRAMES && frame != NULL && frame != Py_None; ++depth) {
-    PyObject* inner = frame;
-    frame = add_frame(&hash, inner) ? PyObject_GetAttr(inner, name_of(&back_name, "f_back")) : NULL;
-    Py_DECREF(inner);
+    PyObject* code = code_of(frame);
+    hash = mix(mix(hash, (uint64_t)(uintptr_t)code), (uint64_t)instruction_of(frame));
+    Py_XDECREF(code);
+    PyObject* outer = back_of(frame);
+    Py_DECREF(frame);
+    frame = outer;
   }
-  const bool is_reported = frame != NULL;
   Py_XDECREF(frame);
-  if (!is_reported) PyErr_Clear();
-  return is_reported ? hash & ~PHASE_MASK : 0;
+  if (PyErr_Occurred() == NULL) return hash & ~PHASE_MASK;
+  PyErr_Clear();
+  return 0;
 }
 
 static uint64_t* find(uint64_t place) {

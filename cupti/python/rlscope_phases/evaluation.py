@@ -17,6 +17,7 @@ MODE_KEY = 1
 # What stands in operation.framework_name.
 LABEL = "Module.eval"
 
+is_watched = False
 # Modules that acted, by id.
 _acting = weakref.WeakValueDictionary()
 
@@ -50,17 +51,33 @@ def note_result(is_acting):
 def adapt(torch):
     """Take torch.nn.Module."""
     module = torch.nn.Module
-    evaluate, train = module.eval, module.train
+    evaluate = module.eval
 
     def eval(self):
         was_training = self.training
         result = evaluate(self)
-        if was_training and _acting:
+        if was_training:
+            core.failures.attempt(torch.__name__, _watch_training, torch)
             core.failures.attempt(torch.__name__, _begin, self)
         return result
 
+    core.copy_names(evaluate, eval)
+    module.eval = eval
+
+
+def _watch_training(torch):
+    """From the first eval() on take note of train(), which is called for each part of a model.
+
+    Libraries that act and learn by train(False) and train(True) alone call it at each step.
+    """
+    global is_watched
+    if is_watched:
+        return
+    is_watched = True
+    module = torch.nn.Module
+    train = module.train
+
     def train_or_not(self, mode=True):
-        # It is called for each part of a model.
         if not mode or _state.is_inside:
             return train(self, mode)
         _state.is_inside = True
@@ -70,14 +87,13 @@ def adapt(torch):
             _state.is_inside = False
             core.failures.attempt(torch.__name__, _end, self)
 
-    for ours, theirs in ((eval, evaluate), (train_or_not, train)):
-        core.copy_names(theirs, ours)
-        setattr(module, theirs.__name__, ours)
+    core.copy_names(train, train_or_not)
+    module.train = train_or_not
 
 
 def _begin(model):
     *_, steps = core.native.state()
-    if steps > _state.steps and any(_acting.get(id(part)) is part for part in model.modules()):
+    if _acting and steps > _state.steps and any(_acting.get(id(part)) is part for part in model.modules()):
         core.native.evaluates(frameworks.label_of(LABEL))
         _state.evaluated = id(model)
 
