@@ -100,15 +100,13 @@ _CAUSES_SQL = """
 SELECT function, code, sum(time_ns) / (SELECT sum(time_ns) FROM _steady_iteration) AS share
 FROM limit_function GROUP BY function, code ORDER BY share DESC, code
 """
-# The part of a run that is spoken of.
-_SPAN_SQL = """
+# Which CPUs the thread ran on that waits most for one, and how much of the time each CPU had a
+# thread of the program.
+_CPUS_SQL = """
 WITH span AS (
   SELECT min(start_ns) AS from_ns, max(end_ns) AS to_ns FROM iteration
   WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
-)"""
-# Which CPUs the thread ran on that waits most for one, and how much of the time each CPU had a
-# thread of the program.
-_CPUS_SQL = _SPAN_SQL + """, waits AS (
+), waits AS (
   SELECT thread_id FROM limit_piece
   WHERE code = '{code}' AND iteration_id IN (SELECT iteration_id FROM _steady_iteration)
   GROUP BY thread_id ORDER BY sum(duration_ns) DESC, thread_id LIMIT 1
@@ -123,7 +121,11 @@ GROUP BY s.cpu
 """
 # For which part of these waits fewer threads of the program ran than it has CPUs, by the middle of
 # each wait.
-_IDLE_SQL = _SPAN_SQL + """, ran AS (
+_IDLE_SQL = """
+WITH span AS (
+  SELECT min(start_ns) AS from_ns, max(end_ns) AS to_ns FROM iteration
+  WHERE iteration_id IN (SELECT iteration_id FROM _steady_iteration)
+), ran AS (
   SELECT s.start_ns, s.end_ns FROM thread_state_coded AS s, span AS n
   WHERE s.state = 'running' AND s.start_ns < n.to_ns AND s.end_ns > n.from_ns
 ), busy AS (

@@ -93,7 +93,9 @@ def _watch_training(torch):
 
 def _begin(model):
     *_, steps = core.native.state()
-    if _acting and steps > _state.steps and any(_acting.get(id(part)) is part for part in model.modules()):
+    if not _acting or steps <= _state.steps:
+        return
+    if any(_acting.get(id(part)) is part for part in model.modules()):
         core.native.evaluates(frameworks.label_of(LABEL))
         _state.evaluated = id(model)
 
