@@ -67,6 +67,23 @@ steps(2); model.eval(); steps(10); learns()
 steps(4); learns()
 model.eval(); steps(3); learns()
 """
+ACTS_IN_EVALUATION_MODE_AFTER_THE_FIRST_ROLLOUT = """
+acts(net); steps(4)
+for _ in range(3):
+    model.train(); learns(); model.eval(); steps(4)
+"""
+IS_LET_GO = """
+own = Module.train.__wrapped__
+acts(net)
+for _ in range(evaluation.MOST_TRAININGS):
+    assert Module.train is not own
+    model.train(False); steps(1); model.train(); learns()
+assert Module.train is own
+for _ in range(2):
+    steps(1); model.eval(); steps(10); model.train()
+    assert Module.train.__wrapped__ is own
+    steps(4); learns()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +98,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Harness:
         pytest.param(ALWAYS_ACTS_IN_EVALUATION_MODE, 17, 0, id="always acts so"),
         pytest.param(TARGETS, 24, 0, id="models that never acted"),
         pytest.param(ASKED_IN_EVALUATION_MODE, 13, 0, id="is only asked in it"),
+        pytest.param(ACTS_IN_EVALUATION_MODE_AFTER_THE_FIRST_ROLLOUT, 16, 0, id="once acted else"),
+        pytest.param(IS_LET_GO, 74, 20, id="begins after many updates"),
         pytest.param(STAYS_IN_ITS_MODE, 13, 10, id="learning ends it"),
     ],
 )

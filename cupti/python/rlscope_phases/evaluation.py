@@ -16,8 +16,11 @@ from rlscope_phases import core, frameworks
 MODE_KEY = 1
 # What stands in operation.framework_name.
 LABEL = "Module.eval"
+# So many train(True) without any eval(), and it is no longer watched.
+MOST_TRAININGS = 64
 
-is_watched = False
+is_watched = has_evaluated = False
+trainings = 0
 # Modules that acted, by id.
 _acting = weakref.WeakValueDictionary()
 
@@ -57,22 +60,18 @@ def adapt(torch):
         was_training = self.training
         result = evaluate(self)
         if was_training:
-            core.failures.attempt(torch.__name__, _watch_training, torch)
+            core.failures.attempt(torch.__name__, _note_eval, torch)
             core.failures.attempt(torch.__name__, _begin, self)
         return result
 
     core.copy_names(evaluate, eval)
     module.eval = eval
+    _watch_training(torch)
 
 
 def _watch_training(torch):
-    """From the first eval() on take note of train(), which is called for each part of a model.
-
-    Libraries that act and learn by train(False) and train(True) alone call it at each step.
-    """
+    """Take note of train(), which is called for each part of a model."""
     global is_watched
-    if is_watched:
-        return
     is_watched = True
     module = torch.nn.Module
     train = module.train
@@ -86,9 +85,26 @@ def _watch_training(torch):
         finally:
             _state.is_inside = False
             core.failures.attempt(torch.__name__, _end, self)
+            core.failures.attempt(torch.__name__, _let_go, module, train_or_not, train)
 
     core.copy_names(train, train_or_not)
     module.train = train_or_not
+
+
+def _let_go(module, ours, theirs):
+    """Let train() be where nobody evaluates: some libraries act by train(False), at each step."""
+    global is_watched, trainings
+    trainings += 1
+    if trainings >= MOST_TRAININGS and not has_evaluated and module.train is ours:
+        module.train = theirs
+        is_watched = False
+
+
+def _note_eval(torch):
+    global has_evaluated
+    has_evaluated = True
+    if not is_watched:
+        _watch_training(torch)
 
 
 def _begin(model):
