@@ -13,12 +13,24 @@ WITH span AS (
   SELECT s.start_ns, s.end_ns, lag(s.end_ns) OVER (ORDER BY s.start_ns) AS before_ns
   FROM thread_state_coded AS s JOIN span AS w ON w.thread_id = s.thread_id
   WHERE s.state = 'running' AND s.end_ns > w.start_ns AND s.start_ns < w.end_ns
+), piece AS (
+  -- What others outside of the program take has names that say more.
+  SELECT
+    l.iteration_id, l.process_id, l.code, l.start_ns, l.end_ns, l.duration_ns,
+    l.thread_id = w.thread_id AND l.cause = 'running' AS is_running
+  FROM limit_piece AS l
+  JOIN _steady_iteration AS i ON i.iteration_id = l.iteration_id
+  CROSS JOIN span AS w
+  ASOF LEFT JOIN change AS c ON c.ts_ns <= l.start_ns
+  WHERE NOT coalesce(c.is_phase, false) AND l.code NOT IN ({code_of_others})
 ), sampled AS (
   SELECT s.ts_ns, k.frames, coalesce(c.is_phase, false) AS is_phase
   FROM cpu_sample_coded AS s
   JOIN span AS w ON w.thread_id = s.thread_id AND s.ts_ns >= w.start_ns AND s.ts_ns < w.end_ns
   JOIN stack AS k ON k.stack_id = s.stack_id
   ASOF LEFT JOIN change AS c ON c.ts_ns <= s.ts_ns
+  -- Where the program is seldom outside of phases no function can hold it up there.
+  WHERE (SELECT sum(duration_ns) FROM piece) >= 0.1 * (SELECT sum(time_ns) FROM _steady_iteration)
 ), framed AS (
   -- Whatever line of it.
   SELECT ts_ns, is_phase, regexp_replace(frame, ':[0-9]+[)]$', ')') AS function, min(depth) AS depth
@@ -36,16 +48,6 @@ WITH span AS (
   FROM framed AS f LEFT JOIN outside AS o ON o.function = f.function
   -- Where there are no phases, all that the program does is outside of them.
   WHERE NOT f.is_phase AND EXISTS (FROM sampled WHERE is_phase) GROUP BY f.ts_ns
-), piece AS (
-  -- What others outside of the program take has names that say more.
-  SELECT
-    l.iteration_id, l.process_id, l.code, l.start_ns, l.end_ns, l.duration_ns,
-    l.thread_id = w.thread_id AND l.cause = 'running' AS is_running
-  FROM limit_piece AS l
-  JOIN _steady_iteration AS i ON i.iteration_id = l.iteration_id
-  CROSS JOIN span AS w
-  ASOF LEFT JOIN change AS c ON c.ts_ns <= l.start_ns
-  WHERE NOT coalesce(c.is_phase, false) AND l.code NOT IN ({code_of_others})
 ), ran_in AS (
   SELECT p.code, s.function, count(*) / sum(count(*)) OVER (PARTITION BY p.code) AS part
   FROM placed AS s ASOF JOIN (FROM piece WHERE is_running) AS p ON p.start_ns <= s.ts_ns
