@@ -57,13 +57,13 @@ def message(environment: Mapping[str, str], *, elsewhere: bool = False) -> str:
         said = f"RLSCOPE_RECORDER is {environment['RLSCOPE_RECORDER']}"
         return f"{said}\nhint: RLSCOPE_RECORDER=on, off or auto"
     for need in _COMPILERS:
-        if (own := _own(need, environment)) and not shutil.which(own):
-            return (
-                f"{need.variable} is {own}, which is no program here\nhint: unset {need.variable}"
-            )
+        for own in _own(need, environment):
+            if not shutil.which(own):
+                said = f"{need.variable} is {own}, which is no program here"
+                return f"{said}\nhint: unset {need.variable}"
     records = asked == "ON" or (asked in ("", "AUTO") and _can_record())
     programs = [*_COMPILERS, *(_FOR_BPF if records else ())]
-    missing = [need for need in programs if not _is_program(need, environment)]
+    missing = [need for need in programs if _program(need, environment) is None]
     if not missing and (elsewhere or _is_told_where(environment)):
         return ""
     libraries = [
@@ -95,13 +95,15 @@ def _is_told_where(environment: Mapping[str, str]) -> bool:
     return sys.platform != "linux" or any(name.startswith(told) for name in environment)
 
 
-def _own(need: Need, environment: Mapping[str, str]) -> str:
-    """Return the program that the environment names; empty: none."""
-    return next(iter(environment.get(need.variable, "").split()), "")
+def _own(need: Need, environment: Mapping[str, str]) -> list[str]:
+    """Return the program that the environment names, if it names one."""
+    return environment.get(need.variable, "").split()[:1]
 
 
-def _is_program(need: Need, environment: Mapping[str, str]) -> bool:
-    return any(shutil.which(name) for name in (_own(need, environment), *need.programs) if name)
+def _program(need: Need, environment: Mapping[str, str]) -> str | None:
+    """Return the first that is there, the environment's before others; None: there is none."""
+    names = (*_own(need, environment), *need.programs)
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def _is_header(name: str, environment: Mapping[str, str]) -> bool:
@@ -113,9 +115,7 @@ def _is_header(name: str, environment: Mapping[str, str]) -> bool:
 
 def _compiles(header: str, environment: Mapping[str, str]) -> bool:
     """Tell whether a compiler finds a header where its machine has some of its own."""
-    need = _COMPILERS[0]
-    names = (_own(need, environment), *need.programs)
-    program = next(filter(None, map(shutil.which, filter(None, names))), None)
+    program = _program(_COMPILERS[0], environment)
     if program is None:
         return False
     text = f"#if !__has_include(<{header}>)\n#error\n#endif\n"

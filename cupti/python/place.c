@@ -14,7 +14,7 @@ static uint64_t table[TABLE_SIZE];
 static unsigned settled;
 
 // Exported from Python 3.9 on, the last from 3.11; NULL before. By other names, as headers of some
-// versions declare them. Attributes of a frame say the same, and take three times as long.
+// versions declare them. Attributes of a frame say the same, and take longer.
 #define PYTHON(name) __asm__(#name) __attribute__((weak))
 extern PyObject* frame_code(PyObject* frame) PYTHON(PyFrame_GetCode);
 extern PyObject* frame_back(PyObject* frame) PYTHON(PyFrame_GetBack);
