@@ -218,7 +218,8 @@ COMPARISON: dict[str, str | Callable[[Any], str]] = {
     "compared_parts": "of parts that are too small it is not said whether they are more than noise",
     "other_environment": _other_environment,
     "one_run_a_side": "one run a side: how much runs differ from each other is not known, taken is"
-    " how much blocks of these do. Five runs a side tell more: --base a*.duckdb --new b*.duckdb",
+    " how much blocks of these do, and 5 % at least. Five runs a side tell more: --base a*.duckdb"
+    " --new b*.duckdb",
     "no_interval": lambda n: (
         f"{count_of(n.iterations, 'iteration')} of one run a side: too little for an interval, so"
         " whether a difference is noise cannot be said"

@@ -27,6 +27,7 @@ _WORKLOADS = REPOSITORY / "tests/workloads"
 _STEPS = ("compared.py",)
 _WORKERS = ("compared.py", "--workers", "3", "--rounds", "2000")
 PROGRAMS = {"steps": _STEPS, "workers": _WORKERS, "SB3": ("rl_sb3.py", "--steps", "16384")}
+_EITHER_WAY = "OpenMP thread"
 # What is planted into which program, and which operations and causes name it.
 PLANTED: dict[str, tuple[str, tuple[str, ...], frozenset[str], frozenset[str]]] = {
     "simulation +5 %": (
@@ -42,7 +43,7 @@ PLANTED: dict[str, tuple[str, tuple[str, ...], frozenset[str], frozenset[str]]] 
     "sleep of 50 us": (
         "steps", (*_STEPS, "--sleep-us", "50"), frozenset({"simulation"}), frozenset({"timer"})
     ),
-    "OpenMP thread": (
+    _EITHER_WAY: (
         "steps", (*_STEPS, "--threads", "2"), frozenset({"backpropagation", "inference"}),
         frozenset({"running", "lock"}),
     ),
@@ -76,7 +77,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
             compare(chance.sample(runs[program], side), chance.sample(runs[name], side))
             for _ in range(_COMPARISONS // 3)
         ]
-        seen = tuple(float(one.verdict in _ALARMS - {"better"}) for one in results)
+        # With another thread an iteration may be shorter: which way it goes is the machine's.
+        expected = _ALARMS if name == _EITHER_WAY else _ALARMS - {"better"}
+        seen = tuple(float(one.verdict in expected) for one in results)
         named = tuple(float(_names(one, operations, causes)) for one in results)
         yield _share(f"found: {name}", seen, FOUND_BUDGET, at_least=True)
         yield _share(f"attributed: {name}", named, FOUND_BUDGET, at_least=True)

@@ -304,7 +304,7 @@ def test_counts_of_very_many_iterations_are_held_apart_at_once(tmp_path: Path) -
         return [{"iterations": [1, many], "series": series}]
 
     # Worked out exactly, how likely that is by chance, it takes minutes.
-    assert judged(tmp_path, "iteration=+3%", runs(5), runs(6)) == "worse"
+    assert judged(tmp_path, "iteration=+3%", runs(5), runs(8)) == "worse"
 
 
 def test_a_few_bytes_that_tell_of_very_many_iterations_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from rlscope_analysis.compare.run import (
     WALL,
     Key,
 )  # fmt: skip
-from rlscope_analysis.compare.spread import BLOCKS, RUNS, Difference, difference, fastest
+from rlscope_analysis.compare.spread import (
+    BLOCKS,
+    RUNS,
+    Difference,
+    between_runs,
+    difference,
+    fastest,
+)
 from rlscope_analysis.compare.student import adjusted
 
 if TYPE_CHECKING:
@@ -35,6 +42,8 @@ _SAMPLED = frozenset({"function"})
 _SEEN_LEVEL = 0.05
 # What is looked at: wall and CPU time.
 _TIMES = (WALL, CPU)
+# What no program decides: it differs between runs.
+_OF_TIME = frozenset({*_TIMES, PROCESS, SEEN_TIME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +79,9 @@ def is_own(key: Key) -> bool:
 def difference_of(keys: Iterable[Key], base: Side, new: Side, units: Units) -> Difference:
     """Hold the sums of these series against each other."""
     keys = list(keys)
-    doubt = base.doubt(keys)
-    return difference(base.values(keys), new.values(keys), units, doubt=doubt)
+    values = base.values(keys), new.values(keys)
+    least = between_runs(*values, units) if all(key[0] in _OF_TIME for key in keys) else 0.0
+    return difference(*values, units, doubt=base.doubt(keys), least_error=least)
 
 
 def changes_of(base: Side, new: Side, units: Units) -> list[Change]:

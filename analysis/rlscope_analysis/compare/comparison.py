@@ -21,6 +21,7 @@ from rlscope_analysis.compare.program import Counted, counts_of
 from rlscope_analysis.compare.run import COUNT, CPU, STEPS, WALL
 from rlscope_analysis.compare.side import Scale, Side
 from rlscope_analysis.compare.spread import (
+    BLOCKS,
     NOTHING,
     Difference,
     Units,
@@ -31,7 +32,7 @@ from rlscope_analysis.compare.student import adjusted
 from rlscope_analysis.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rlscope_analysis.compare.run import Key, Run
 
@@ -167,8 +168,7 @@ def _tested(changes: list[Change], units: Units) -> list[Change]:
     totals = {change.key[0]: change for change in changes if len(change.key) == 1}
     sure: set[tuple[str, ...]] = set()
     probabilities: dict[tuple[str, ...], float] = {}
-    for is_sum, level in ((True, _LEVEL_OF_SUMS), (False, _LEVEL_OF_PARTS)):
-        family = [c for c in changes if c.is_sum == is_sum and family_of(c, totals, units)]
+    for family, level in _families(changes, totals, units):
         known = [c for c in family if c.telling.probability is not None]
         found = adjusted([c.telling.probability or 0.0 for c in known])
         for change, probability in zip(known, found, strict=True):
@@ -177,9 +177,28 @@ def _tested(changes: list[Change], units: Units) -> list[Change]:
             least = LEAST_PART * max(abs(whole.base), abs(whole.new))
             if probability <= level and abs(change.telling.change) >= least:
                 sure.add(change.key)
+        if units.kind == BLOCKS and not sure:
+            break
     return [
         replace(c, is_sure=c.key in sure, probability=probabilities.get(c.key)) for c in changes
     ]
+
+
+def _families(
+    changes: Sequence[Change], totals: Mapping[str, Change], units: Units
+) -> list[tuple[list[Change], float]]:
+    """Return what is looked at together, with the level.
+
+    Of one run a side the next is looked at only if something in those before has changed: how much
+    operations and parts differ between runs cannot be told from one (where three workers wait for
+    each other, by half and more).
+    """
+    looked_at = [c for c in changes if family_of(c, totals, units)]
+    sums, parts = [c for c in looked_at if c.is_sum], [c for c in looked_at if not c.is_sum]
+    if units.kind != BLOCKS:
+        return [(sums, _LEVEL_OF_SUMS), (parts, _LEVEL_OF_PARTS)]
+    whole, operations = [c for c in sums if len(c.key) == 1], [c for c in sums if len(c.key) > 1]
+    return [(whole, _LEVEL_OF_SUMS), (operations, _LEVEL_OF_SUMS), (parts, _LEVEL_OF_PARTS)]
 
 
 def _verdict(found: Comparison) -> str:

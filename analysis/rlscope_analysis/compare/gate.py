@@ -11,7 +11,13 @@ import numpy as np
 
 from rlscope_analysis.compare.changes import is_own
 from rlscope_analysis.compare.run import CPU, GPU_BUSY, STEPS, WALL
-from rlscope_analysis.compare.spread import LEVEL, NOTHING, Difference, difference
+from rlscope_analysis.compare.spread import (
+    LEVEL,
+    NOTHING,
+    Difference,
+    between_runs,
+    difference,
+)
 from rlscope_analysis.compare.student import quantile
 from rlscope_analysis.errors import QuestionError, TraceError
 from rlscope_analysis.wording import printable
@@ -87,7 +93,8 @@ def _held(found: Comparison, limit: Limit, level: float) -> Held:
     _check_is_there(found, limit.what)
     base, new = (_values(side, limit.what) for side in found.sides)
     doubt = _doubt(found.sides[0], limit.what)
-    of = difference(base, new, found.units, level=level, doubt=doubt)
+    least = between_runs(base, new, found.units)
+    of = difference(base, new, found.units, level=level, doubt=doubt, least_error=least)
     allowed = limit.most * of.base if limit.unit == "%" else limit.most
     if found.units.kind == NOTHING or of.low is None or of.high is None:
         outcome = OK if of.change == 0 else CANNOT_TELL

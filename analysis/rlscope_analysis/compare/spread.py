@@ -31,6 +31,9 @@ _BLOCKS = 8
 _LEAST_BLOCKS = 2
 # A warm-up is not longer than this part of a run.
 _LONGEST_WARM_UP = 3
+# Runs of one program differ by so much at least (standard deviation, as a part of the mean), which
+# one run a side cannot show: memory is laid out anew, neighbours come and go.
+_BETWEEN_RUNS = 0.05
 # The iterations of a run that others disturbed least: this part of them, of so many at least.
 _FASTEST_PART, _LEAST_FOR_FASTEST = 10, 20
 # Clocks and rounding: less than this part of a value is no difference between units.
@@ -149,6 +152,13 @@ def difference(  # noqa: PLR0913 - one parameter per source of doubt
     times = change / error if error else math.inf
     probability = two_sided(times, freedom) if change else 1.0
     return Difference(base_mean, new_mean, change - reach, change + reach, probability)
+
+
+def between_runs(base: Sequence[Values], new: Sequence[Values], units: Units) -> float:
+    """Return the standard error that a time has at least where there is one run a side."""
+    if units.kind != BLOCKS:
+        return 0.0
+    return math.sqrt(2) * _BETWEEN_RUNS * max(_mean_of_means(base), _mean_of_means(new))
 
 
 def fastest(runs: Sequence[Values]) -> list[Values]:
