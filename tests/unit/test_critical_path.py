@@ -813,6 +813,18 @@ class TestIterations:
         builder.thread(loader, start_ns=10, states=[run(100, cpu=1), sleep(90)])
         assert [row[0] for row in ask(builder, self.ROWS)] == [leads]
 
+    @pytest.mark.parametrize(("begins", "leads"), [(30, 2), (48, 1)])
+    def test_a_thread_of_half_a_run_is_not_the_whole(
+        self, builder: TraceBuilder, begins: int, leads: int
+    ) -> None:
+        """Most of the work is that of a thread that begins later; the main thread waits for it."""
+        process = builder.process(pid=1, end_ns=100)
+        builder.thread(process, states=[run(25), sleep(74), woken(1, by=2)])
+        builder.thread(process, start_ns=begins, states=[run(99 - begins, cpu=1)], tid=2)
+        ((thread_id, start_ns, end_ns, *_),) = ask(builder, self.ROWS)
+        assert (thread_id, start_ns) == (leads, begins if leads == 2 else 0)
+        assert end_ns >= 99
+
     def test_the_nearest_that_asks_leads(self, builder: TraceBuilder) -> None:
         """A launcher ran for 15, the trainer for 20, its loader for 100."""
         for process_id, parent, ran in ((1, None, 15), (2, 1, 20), (3, 2, 100)):

@@ -85,6 +85,18 @@ def test_redacted_pages_do_not_tell_who_ran_what_where(tmp_path: Path) -> None:
     assert "learn" in shown
 
 
+def test_a_page_without_an_answer_does_not_tell_where_its_trace_is(tmp_path: Path) -> None:
+    (tmp_path / "acme").mkdir()
+    builder = TraceBuilder(tmp_path / "acme/trace.duckdb")
+    builder.coverage("operation")
+    builder.thread(builder.process(pid=1), states=[])
+    for start in range(0, 50, 10):
+        builder.operation(1, start, start + 9, "iteration")
+    page = page_of(builder, redact=True)
+    assert "so nothing can be predicted" in page.source
+    assert "acme" not in page.source
+
+
 def asked_of_a_script(path: Path) -> TraceBuilder:
     """Return a trace whose leading process waits for what a script of another one does."""
     builder = TraceBuilder(path)

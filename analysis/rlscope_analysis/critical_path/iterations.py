@@ -65,8 +65,9 @@ ORDER BY o.start_ns
 # Of the process that ran longest, or of the first above it that ran a tenth as long, the thread
 # that leads it, over all of its life: one that loads data works for the one that asks for it, and a
 # shell only starts others. Where several of its children run as long, one that mostly waits for
-# messages leads them, however little it runs. A program that we launched waits at a pipe until the
-# recorder is there: that is not its own time.
+# messages leads them, however little it runs. One that lived much shorter than another of its
+# process has not seen the whole run: then it is the other. A program that we launched waits at a
+# pipe until the recorder is there: that is not its own time.
 _WHOLE_SQL = """
 WITH RECURSIVE released AS (
   SELECT t.thread_id, min(w.end_ns) AS ts_ns
@@ -112,13 +113,21 @@ WITH RECURSIVE released AS (
   WHERE height = 0 OR (most_ns > 0 AND time_ns >= 0.1 * most_ns)
     OR (height = 1 AND process_id IN (FROM caller))
   ORDER BY height = 0, height LIMIT 1
+), own AS (
+  SELECT
+    t.thread_id, coalesce(r.ts_ns, t.start_ns) AS start_ns, t.end_ns,
+    t.thread_id = l.thread_id AS leads
+  FROM busy AS b
+  JOIN _leading_thread AS l ON l.process_id IS NOT DISTINCT FROM b.process_id
+  JOIN thread AS t ON t.process_id IS NOT DISTINCT FROM b.process_id
+  LEFT JOIN released AS r ON r.thread_id = t.thread_id
+  WHERE t.end_ns > coalesce(r.ts_ns, t.start_ns)
 )
-SELECT t.thread_id, coalesce(r.ts_ns, t.start_ns), t.end_ns
-FROM _leading_thread AS l
-JOIN busy AS b ON b.process_id IS NOT DISTINCT FROM l.process_id
-JOIN thread AS t ON t.thread_id = l.thread_id
-LEFT JOIN released AS r ON r.thread_id = t.thread_id
-WHERE t.end_ns > coalesce(r.ts_ns, t.start_ns)
+SELECT thread_id, start_ns, end_ns FROM own
+ORDER BY
+  leads AND end_ns - start_ns >= 0.6 * max(end_ns - start_ns) OVER () DESC,
+  end_ns - start_ns DESC, thread_id
+LIMIT 1
 """
 
 

@@ -136,7 +136,7 @@ def read(
     rows = connection.execute(_ITERATIONS_SQL).fetchall()
     if not rows:
         raise TraceError(
-            f"nothing can be predicted from {trace.path}: it has no iteration",
+            f"{trace.path} has no iteration, so nothing can be predicted",
             hint=f"rlscope-trace summarize {shlex.quote(str(trace.path))}",
         )
     durations_ns = np.array([row[1] - row[0] for row in rows], dtype=np.float64)
@@ -161,8 +161,8 @@ def read(
             states = _as_running(gpu, start_ns, end_ns)
     if not np.any((states["thread_id"] == lead_thread_id) & (states["state"] == RUNNING)):
         raise TraceError(
-            f"nothing can be predicted from {trace.path}: it does not tell what the leading"
-            " thread did at each instant (thread states)",
+            f"{trace.path} does not tell what the leading thread did at each instant (thread states),"
+            " so nothing can be predicted",
             hint="record it with: sudo rlscope-trace -- COMMAND",
         )
     ((gil_wait_ns,),) = connection.execute(_GIL_SQL, [*window, lead_process_id]).fetchall()

@@ -116,7 +116,7 @@ def _all_cpus(figure: Figure) -> tuple[str, str]:
 def _gpu(figure: Figure) -> tuple[str, str]:
     if figure.value is None:
         return "none" if figure.beside["is_unused"] else NOT_MEASURED, "GPU work"
-    return percent_words(figure.value), "of the time a GPU works"
+    return percent_words(figure.value), "of the recorded time a GPU works"
 
 
 def _workers_wait(figure: Figure) -> tuple[str, str]:

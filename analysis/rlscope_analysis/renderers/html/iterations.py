@@ -61,6 +61,8 @@ def iterations(m: Markup, page: Page) -> Html | None:
         class_="iterations",
     )  # fmt: skip
     aside = f"how long each took, by phase; {count_of(found.count, 'iteration')}"
+    if page.pace is not None and page.pace["first_ns"] is not None:
+        aside += ", of which the first is in no other figure"
     if found.per_bar > 1:
         aside += f", a bar is the mean of {found.per_bar}"
     parts = ((classes[phase], phase) for phase in found.phases)
