@@ -116,8 +116,8 @@ REPORTS = {
         ),
         Report(
             "processes",
-            "what each process did in the iterations but the first (of three or more); queue, sleeps,"
-            " and waits for another process: of its leading thread",
+            "what each process did in the iterations but the first (of three or more); queue,"
+            " sleeps, and waits for another process: of its leading thread",
             hidden=("process_id", "is_titled"),
             by_iteration=True,
         ),
@@ -131,8 +131,8 @@ REPORTS = {
         ),
         Report(
             "critical-path",
-            "critical path of the iterations but the first (of three or more): where it is, what takes"
-            " the time, and for which limit it counts",
+            "critical path of the iterations but the first (of three or more): where it is, what"
+            " takes the time, and for which limit it counts",
             additive=("time_ns", "share", "per_iteration_ns"),
             hidden=("process_id", "device_id", "by_kind"),
             said=(

@@ -161,8 +161,8 @@ def read(
             states = _as_running(gpu, start_ns, end_ns)
     if not np.any((states["thread_id"] == lead_thread_id) & (states["state"] == RUNNING)):
         raise TraceError(
-            f"{trace.path} does not tell what the leading thread did at each instant (thread states),"
-            " so nothing can be predicted",
+            f"{trace.path} does not tell what the leading thread did at each instant (thread"
+            " states), so nothing can be predicted",
             hint="record it with: sudo rlscope-trace -- COMMAND",
         )
     ((gil_wait_ns,),) = connection.execute(_GIL_SQL, [*window, lead_process_id]).fetchall()
