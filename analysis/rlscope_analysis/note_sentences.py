@@ -268,7 +268,7 @@ NO_PHASE = {
 
 _IN_NO_PHASE = {
     "(no phase)": "in none of the phases that were found or marked, running or ready to run",
-    "(waiting)": "in none, and asleep",
+    "(waiting)": "in no phase, and asleep",
 }
 
 

@@ -19,7 +19,7 @@ from rlscope_analysis.renderers.html.words import time_words
 from rlscope_analysis.reports import REPORTS
 from rlscope_analysis.reports.answer import answer
 from rlscope_analysis.result.note import note
-from trace_builder import TraceBuilder, preempted, run
+from trace_builder import TraceBuilder, preempted, run, sleep, woken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,6 +218,23 @@ def test_the_canvas_has_every_state_and_the_whole_path(page: Page, trace: Trace)
     (gpu,) = [lane for lane in view["lanes"] if lane["name"].startswith("GPU")]
     assert {name for _, _, name, _ in gpu["rows"][0]["slices"]} == {"gpu", "copy"}
     assert view["launches"]["n"] == len(gpu["rows"][0]["slices"])
+
+
+def test_what_only_the_first_iteration_has_is_explained(tmp_path: Path) -> None:
+    """It sleeps outside of phases; what is shown of phases is of the others."""
+    builder = TraceBuilder(tmp_path / "trace.duckdb")
+    builder.coverage("thread_state")
+    builder.coverage("operation")
+    process = builder.process(pid=1, end_ns=400)
+    builder.thread(process, states=[run(50), sleep(20), woken(1, by=1), run(329)])
+    for at in range(4):
+        builder.operation(1, at * 100, at * 100 + 50, "simulation", source="auto", steps=1)
+        builder.operation(1, at * 100 + 71, at * 100 + 100, "backpropagation", source="auto")
+    builder.write()
+    with rlscope_analysis.open(tmp_path / "trace.duckdb") as trace:
+        page = Page(render(read_page(trace)))
+    assert "(waiting)" not in page.by_id("phases").text
+    assert "(waiting): in no phase, and asleep" in page.by_id("iterations").text
 
 
 def test_a_run_without_iterations_and_samples_is_called_so(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlscope_analysis.note_sentences import sentence_of
 from rlscope_analysis.renderers.html.bars import legend
 from rlscope_analysis.renderers.html.markup import Html
 from rlscope_analysis.renderers.html.words import phase_classes, place, round_words, time_words
+from rlscope_analysis.result.note import note
+from rlscope_analysis.schema.vocabulary import NO_PHASE, WAITING
 from rlscope_analysis.wording import count_of
 
 if TYPE_CHECKING:
@@ -67,9 +70,17 @@ def iterations(m: Markup, page: Page) -> Html | None:
         aside += f", a bar is the mean of {found.per_bar}"
     parts = ((classes[phase], phase) for phase in found.phases)
     return m.section(
-        "Every iteration", chart, legend(m, parts), _numbers(m, found), aside=aside,
-        id_="iterations",
+        "Every iteration", chart, legend(m, parts), _outside_phases(m, page, found),
+        _numbers(m, found), aside=aside, id_="iterations",
     )  # fmt: skip
+
+
+def _outside_phases(m: Markup, page: Page, found: IterationBars) -> Html | None:
+    """Explain what is no phase, where nothing above did."""
+    left = set(found.phases) - {row["operation"] for row in page.phases}
+    names = tuple(name for name in (NO_PHASE, WAITING) if name in left)
+    said = sentence_of(note("in_no_phase", names=names))
+    return m.tag("p", said, class_="quiet") if names else None
 
 
 def _step(least: float) -> float:
