@@ -401,7 +401,7 @@ def test_without_an_operation_or_states_it_is_refused(one: Path, tmp_path: Path)
     with pytest.raises(TraceError, match="no operation 'nothing'"):
         predicted(one, scaled("nothing", 0.5))
     builder = TraceBuilder(tmp_path / "empty.duckdb")
-    with pytest.raises(TraceError, match="it has no iteration"):
+    with pytest.raises(TraceError, match="has no iteration"):
         predicted(builder.write(), scaled("simulate", 0.5))
 
 
