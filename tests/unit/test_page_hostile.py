@@ -226,6 +226,12 @@ def test_losses_are_on_the_first_screen(tmp_path: Path) -> None:
     assert "not known how many" in loss.text
 
 
+def test_what_is_there_in_part_is_not_lost(tmp_path: Path) -> None:
+    builder = training(tmp_path / "trace.duckdb", rounds=3)
+    builder.loss("kineto_skipped_uncategorised", count=3)
+    assert "nothing lost; in part: 1 kind of record" in page_of(builder).source
+
+
 def check_many(page: Page, *, iterations: int, most_bars: int, most_lanes: int) -> None:
     bars = page.with_data("iteration")
     assert most_bars // 2 <= len(bars) <= most_bars

@@ -57,9 +57,13 @@ def _about(page: Page) -> Iterator[str]:
 def _badges(m: Markup, page: Page) -> Iterator[Html]:
     if not page.facts["is_complete"]:
         yield m.tag("a", "recording was cut off", class_="badge bad", href="#not-measured")
-    if page.losses:
-        words = f"lost: {count_of(len(page.losses), 'kind')} of record"
+    lost = [loss for loss in page.losses if loss["kind"] == "dropped"]
+    if lost:
+        words = f"lost: {count_of(len(lost), 'kind')} of record"
         yield m.tag("a", words, class_="badge bad", href="#not-measured")
+    elif page.losses:
+        words = f"nothing lost; in part: {count_of(len(page.losses), 'kind')} of record"
+        yield m.tag("a", words, class_="badge", href="#not-measured")
     else:
         yield m.tag("span", "nothing lost", class_="badge good")
     cost = page.overhead
