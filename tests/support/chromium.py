@@ -21,7 +21,28 @@ _ARGUMENTS = (
 )  # fmt: skip
 # What a page of Chromium itself asks for while it starts.
 _OWN = ("chrome://", "chrome-untrusted://", "data:", "devtools://")
+_MOST_STARTS = 5
 _READY = "started successfully on port "
+
+
+def _started_driver() -> tuple[subprocess.Popen[str], str]:
+    """Return a driver that listens, and its port.
+
+    It takes a port that is free for IPv4, and ends where somebody else has it for IPv6.
+    """
+    said = ""
+    for _ in range(_MOST_STARTS):
+        driver = subprocess.Popen(
+            [DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert driver.stdout is not None
+        for line in driver.stdout:
+            said += line
+            if _READY in line:
+                return driver, line.rpartition(_READY)[2].strip().rstrip(".")
+        with driver:
+            driver.kill()
+    raise AssertionError(f"chromedriver did not start: {said}")
 
 
 class Chromium:
@@ -29,13 +50,8 @@ class Chromium:
 
     def __init__(self, folder: Path) -> None:
         """folder: where its profile goes."""
-        self._driver = subprocess.Popen(
-            [DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self._driver.stdout is not None
-        line = next((line for line in self._driver.stdout if _READY in line), "")
-        assert line, "chromedriver did not start"
-        self._url = f"http://127.0.0.1:{line.rpartition(_READY)[2].strip().rstrip('.')}"
+        self._driver, port = _started_driver()
+        self._url = f"http://127.0.0.1:{port}"
         options = {
             "binary": shutil.which(CHROMIUM),
             "args": [*_ARGUMENTS, f"--user-data-dir={folder}"],
