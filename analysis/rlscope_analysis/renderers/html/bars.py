@@ -83,12 +83,16 @@ def phases(m: Markup, page: Page) -> Html | None:
         legend(m, ((name, words) for _, name, words in _PARTS if name in drawn))
         if is_known
         else m.tag("p", "Not measured: when it was on a CPU.", class_="quiet"),
-        m.tag("p", sentence_of(note("in_no_phase", names=outside)), class_="quiet")
-        if outside
-        else None,
+        in_no_phase(m, outside),
         aside=_span_words(page.pace),
         id_="phases",
     )
+
+
+def in_no_phase(m: Markup, names: tuple[str, ...]) -> Html | None:
+    """Explain names that stand for what is in no phase."""
+    said = sentence_of(note("in_no_phase", names=names))
+    return m.tag("p", said, class_="quiet") if names else None
 
 
 def _span_words(pace: Record | None) -> str:

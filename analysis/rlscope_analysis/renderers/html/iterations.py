@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlscope_analysis.note_sentences import sentence_of
-from rlscope_analysis.renderers.html.bars import legend
+from rlscope_analysis.renderers.html.bars import in_no_phase, legend
 from rlscope_analysis.renderers.html.markup import Html
 from rlscope_analysis.renderers.html.words import phase_classes, place, round_words, time_words
-from rlscope_analysis.result.note import note
 from rlscope_analysis.schema.vocabulary import NO_PHASE, WAITING
 from rlscope_analysis.wording import count_of
 
@@ -78,9 +76,7 @@ def iterations(m: Markup, page: Page) -> Html | None:
 def _outside_phases(m: Markup, page: Page, found: IterationBars) -> Html | None:
     """Explain what is no phase, where nothing above did."""
     left = set(found.phases) - {row["operation"] for row in page.phases}
-    names = tuple(name for name in (NO_PHASE, WAITING) if name in left)
-    said = sentence_of(note("in_no_phase", names=names))
-    return m.tag("p", said, class_="quiet") if names else None
+    return in_no_phase(m, tuple(name for name in (NO_PHASE, WAITING) if name in left))
 
 
 def _step(least: float) -> float:
